@@ -19,9 +19,10 @@ let withoutExpressions: [SwiftSetting] =
   [.unsafeFlags(["-Xfrontend", "-disable-implicit-string-processing-module-import"])]
 
 /// A module of a room: `Sources/ROOM/NAME`.
-func module(_ room: String, _ name: String, _ needs: [Target.Dependency] = []) -> Target {
+func module(_ room: String, _ name: String, _ needs: [Target.Dependency] = [], embedded: [String] = []) -> Target {
   .target(
     name: name, dependencies: needs, path: "Sources/\(room)/\(name)",
+    resources: embedded.map { Resource.embedInCode($0) },
     swiftSettings: room == "Hub" ? strict : strict + withoutExpressions)
 }
 
@@ -95,13 +96,13 @@ let gateway: [Target] = [
     "Gateway", "Messaging",
     [
       "CLinux", "Companion", "ControlShapes", "Delivery", "UntrustedText", "EventLoop", "JSON", "MeshCrypto",
-      "RadioSession", "Store", "Sync", "Timing",
+      "RadioSession", "SQLite", "Store", "Sync", "Timing",
     ]),
   module(
     "Gateway", "Relay",
     [
-      "CLinux", "Companion", "Deflate", "Documents", "UntrustedText", "EventLoop", "HTTP", "JSON", "MeshCrypto", "MQTT",
-      "ProxyTunnel", "ServiceManager", "SQLite", "Store", "Sockets", "Timing",
+      "CLinux", "Companion", "ControlShapes", "Deflate", "Documents", "UntrustedText", "EventLoop", "HTTP", "JSON",
+      "MeshCrypto", "MQTT", "ProxyTunnel", "ServiceManager", "SQLite", "Store", "Sockets", "Timing",
     ]),
   module(
     "Gateway", "RadioSharing",
@@ -122,8 +123,8 @@ let gateway: [Target] = [
     "Gateway", "Gateway",
     [
       "Alerts", "CLinux", "Companion", "Control", "Delivery", "Documents", "UntrustedText", "EventLoop", "HTTP", "JSON",
-      "MeshCrypto", "Messaging", "ProxyTunnel", "RadioSharing", "Relay", "Release", "ServiceManager", "Store", "Sync",
-      "Timing",
+      "MeshCrypto", "Messaging", "ProxyTunnel", "RadioSharing", "Relay", "Release", "ServiceManager", "SQLite", "Store",
+      "Sync", "Timing",
       "TOML",
       "Transport", "PageServer",
     ]),
@@ -135,16 +136,16 @@ let hub: [Target] = [
   module(
     "Hub", "Hub",
     [
-      "Alerts", "CLinux", "Console", "COpenSSL", "CPostgres", "Deflate", "Documents", "UntrustedText", "EventLoop",
-      "PrometheusText", "HTTP", "JSON", "MeshCrypto", "OpenAPI", "Release", "ServiceManager", "SQLite", "Sockets",
-      "Timing", "TOML",
+      "Alerts", "CLinux", "Companion", "Console", "COpenSSL", "CPostgres", "Deflate", "Documents", "UntrustedText",
+      "EventLoop", "PrometheusText", "HTTP", "JSON", "MeshCrypto", "MQTT", "OpenAPI", "Release", "ServiceManager",
+      "SQLite", "Sockets", "Timing", "TOML",
       "PageServer", .of("hummingbird", "Hummingbird"), .of("hummingbird", "HummingbirdCore"),
       .of("swift-log", "Logging"),
       .of("swift-http-types", "HTTPTypes"), .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOEmbedded"),
       .of("swift-nio", "NIOHTTP1"),
       .of("swift-nio", "NIOPosix"), .of("swift-nio", "NIOWebSocket"), .of("swift-nio-extras", "NIOHTTPTypes"),
       .of("swift-nio-extras", "NIOHTTPTypesHTTP1"), .of("swift-service-lifecycle", "ServiceLifecycle"),
-    ]),
+    ], embedded: ["Store/decompositions.gz"]),
   program(
     "Hub/meshpost-hub", "meshpost-hub",
     [
@@ -207,18 +208,18 @@ let trials: [Target] = [
       "Companion", "CrashDisk", "Documents", "EarlierSchemas", "JSON", "MeshCrypto", "SQLite", "Store", "TestSupport",
       "Timing",
     ]),
-  tests("PageServerTests", ["HTTP", "TestSupport", "Timing", "PageServer"]),
+  tests("PageServerTests", ["HTTP", "TestSupport", "Timing", "PageServer", "UntrustedText"]),
   tests(
     "RelayTests",
     [
-      "Companion", "Documents", "EventLoop", "HTTP", "JSON", "MeshCrypto", "Relay", "SQLite", "Store", "Sockets",
-      "TestSupport", "Timing",
+      "Companion", "Documents", "EventLoop", "HTTP", "JSON", "MQTT", "MeshCrypto", "Relay", "SQLite", "Store",
+      "Sockets", "TestSupport", "Timing",
     ]),
   tests(
     "ProgramTests",
     [
-      "Companion", "Deflate", "EarlierSchemas", "UntrustedText", "EventLoop", "HTTP", "JSON", "MeshCrypto", "meshpost",
-      "meshpost-hub", "meshpost-radio", "meshpostd", "Sockets", "TestSupport", "Timing", .arguments,
+      "Companion", "COpenSSL", "Deflate", "EarlierSchemas", "UntrustedText", "EventLoop", "HTTP", "JSON", "MeshCrypto",
+      "meshpost", "meshpost-hub", "meshpost-radio", "meshpostd", "Sockets", "TestSupport", "Timing", .arguments,
     ]),
   // What begins and ends a thousand times leaves nothing behind: in a process of their own, for they count what the process holds.
   tests("LifetimeTests", ["EventLoop", "HTTP", "Relay", "Store", "Sockets", "TestSupport", "Timing"]),
@@ -241,8 +242,8 @@ let trials: [Target] = [
   tests(
     "HubTests",
     [
-      "CrashDisk", "Deflate", "Documents", "EarlierSchemas", "HTTP", "Hub", "JSON", "Relay", "SQLite", "Store",
-      "TestSupport", "Timing", "TOML",
+      "Companion", "CrashDisk", "Deflate", "Documents", "EarlierSchemas", "HTTP", "Hub", "JSON", "Relay", "SQLite",
+      "Store", "TestSupport", "Timing", "TOML", "UntrustedText",
       "PageServer",
       .of("swift-nio", "NIOCore"), .of("swift-nio", "NIOEmbedded"), .of("swift-nio", "NIOHTTP1"),
       .of("swift-nio", "NIOWebSocket"),
@@ -257,7 +258,8 @@ let trials: [Target] = [
   tests(
     "RadioSharingTests",
     [
-      "Companion", "Delivery", "EventLoop", "MeshCrypto", "Messaging", "RadioSharing", "Store", "Sockets", "Sync",
+      "Companion", "Delivery", "EventLoop", "MeshCrypto", "Messaging", "RadioSharing", "SQLite", "Store", "Sockets",
+      "Sync",
       "TestSupport", "Timing",
       "Transport",
       "VirtualRadio",

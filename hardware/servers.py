@@ -38,6 +38,7 @@ class Server:
         self.identity = LocalIdentity(seed=bytes([seed]) * 32)
         self.key = self.identity.get_public_key()
         self.clients, self.seen, self.posts = {}, set(), []
+        self.settings = {"name": name, "radio": "869.618,62.5,8,8", "txdelay": "0.5", "tx": "22", "af": "1.0", "guest.password": "hello", "role": kind, "repeat": "on"}
         self.started = time.time()
         self.login = LoginServerHandler(self.identity, lambda text: None, self.authenticate, is_room_server=kind == "room")
         self.login.set_send_packet_callback(lambda packet, delay: self.later(packet, delay / 1000))
@@ -144,7 +145,9 @@ class Server:
             return
         is_retry, client.last_time = moment == client.last_time, moment
         if flags >> 2 == CLI and client.permissions == ADMIN and not is_retry:
-            self.say(client, CLI, self.command(text.decode(errors="replace")).encode(), ANSWER_DELAY)
+            text = text.decode(errors="replace")
+            mark = text[:3] if len(text) > 4 and text[2] == "|" else ""
+            self.say(client, CLI, (mark + self.command(text[len(mark):])).encode(), ANSWER_DELAY)
         if flags >> 2 == PLAIN and self.kind == "room":
             ack = CryptoUtils.sha256(plain[:4] + bytes([flags & 3]) + text + client.key)[:4]
             packet = PacketBuilder._create_packet(PacketBuilder._create_header(PAYLOAD_TYPE_ACK, "flood"), ack)
@@ -159,9 +162,14 @@ class Server:
         self.later(packet, delay)
 
     def command(self, text):
-        return {
-            "ver": "v1.17.1 (Build: 14 Aug 2026)", "get name": f"> {self.name}", "get radio": "> 869.618,62.5,8,8", "clock sync": "OK - clock set",
-        }.get(text, "Unknown command")
+        if text.startswith("set "):
+            name, _, value = text[4:].partition(" ")
+            self.settings[name] = value
+            return "OK"
+        if text.startswith("get "):
+            # As the firmware does: a name is known by its beginning.
+            return next((f"> {value}" for name, value in self.settings.items() if text[4:].startswith(name)), f"??: {text[4:]}")
+        return {"ver": "v1.17.1 (Build: 14 Aug 2026)", "clock sync": "OK - clock set", "board": "pymc", "region": "*^ F"}.get(text, "Unknown command")
 
     def post(self, author, text):
         """Posts have times of the room's own, each another."""

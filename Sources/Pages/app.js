@@ -35,9 +35,9 @@ async function show(host) {
   route.start();
   const [, session] = await Promise.all([loadWords(), findSession(secret)]);
   keepShell(host.worker);
-  onSignedOut(() => signIn(host, { signed_in: false }));
+  onSignedOut(() => signIn(host, { signed_in: false }, () => location.reload()));
   if (session.signed_in) await open(host, session);
-  else await signIn(host, session);
+  else await signIn(host, session, (signed) => open(host, signed));
 }
 
 /** Without an answer the host is not reached: what was there is shown, and the bar says so. */
@@ -55,7 +55,8 @@ async function findSession(secret) {
 
 let isSigningIn = false;
 
-async function signIn(host, session) {
+/** `done(session)`: where a shell was open already, all begins anew, for its views and keys are still there. */
+async function signIn(host, session, done) {
   if (isSigningIn) return;
   isSigningIn = true;
   host.live.stop();
@@ -63,9 +64,9 @@ async function signIn(host, session) {
     try { session = { ...session, ...(await ask("/session")) }; } catch { session = { ...session, ways: ["password"] }; }
   }
   const { showSignIn } = await styled("later", import("./views/signin.js"));
-  showSignIn(place, session, async (signed) => {
+  showSignIn(place, session, (signed) => {
     isSigningIn = false;
-    await open(host, signed);
+    return done(signed);
   });
 }
 

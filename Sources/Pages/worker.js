@@ -46,8 +46,8 @@ async function fromHost(request, event) {
   const cache = await caches.open(CACHE);
   try {
     const answer = await fetch(request);
-    // Beside the answer, and where the browser has no room for it, without it.
-    if (answer.ok) event.waitUntil(cache.put(kept, answer.clone()).catch(() => undefined));
+    // Beside the answer, and where the browser has no room for it, without it. Not all that one can open is the page.
+    if (answer.ok && (request.mode !== "navigate" || answer.headers.get("Content-Type")?.startsWith("text/html"))) event.waitUntil(cache.put(kept, answer.clone()).catch(() => undefined));
     return answer;
   } catch (error) {
     const known = await cache.match(kept, { ignoreSearch: true });

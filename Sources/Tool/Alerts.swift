@@ -37,12 +37,10 @@ struct AlertsCommand: ParsableCommand {
     @Option(help: "Who has seen it. Default: you.") var by: String?
 
     var exchange: Exchange {
-      let user = getpwuid(getuid()).map { String(cString: $0.pointee.pw_name) }
-      let body = JSONWriter.object { json in
-        json.field("id", id)
-        json.field("by", by ?? user)
-        json.field("note", note)
-      }
+      let who = by ?? getpwuid(getuid()).map { String(cString: $0.pointee.pw_name) }
+      let body: [UInt8] = .object([
+        "id": .integer(id), "by": who.map(JSONValue.string), "note": note.map(JSONValue.string),
+      ])
       return .post("/v1/alerts/acknowledge", body: body) { print(styled: Show.alert($0)) }
     }
   }

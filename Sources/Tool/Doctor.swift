@@ -23,10 +23,9 @@ struct DoctorCommand: ParsableCommand {
     @Flag(help: "Only warnings and failures.") var brief = false
 
     func run() throws {
-      var findings = LocalDoctor(connection).examine()
-      if !findings.contains(where: { $0[Shape.Finding().state] == "failed" }) {
-        findings += try ControlClient(connection).get("/v1/doctor").value[Shape.Findings().findings]
-      }
+      let doctor = LocalDoctor(connection: connection)
+      var findings = doctor.examine()
+      if findings.isEmpty { findings = doctor.askGateway() }
       if brief { findings.removeAll { $0[Shape.Finding().state] == "ok" } }
       try DoctorCommand.tell(findings, connection)
     }
@@ -55,15 +54,15 @@ struct DoctorCommand: ParsableCommand {
   }
 }
 
-/// Checks without the daemon: whether it runs, and whether this user may use its socket.
+/// Checks whether the daemon runs, and whether this user may use its socket; then the daemon checks the rest.
 struct LocalDoctor {
-  private let connection: Connection
+  let connection: Connection
 
-  init(_ connection: Connection) { self.connection = connection }
-
+  /// Why the daemon cannot be asked; empty: nothing is known against it.
   func examine() -> [JSONValue] {
-    guard connection.isHere else { return [version()].compactMap { $0 } }
-    if access(connection.socket, F_OK) != 0 {
+    guard connection.isHere else { return [] }
+    // A folder that this user may not look into may have it.
+    if access(connection.socket, F_OK) != 0, errno != EACCES {
       return [
         finding(
           "daemon", "failed",
@@ -78,37 +77,43 @@ struct LocalDoctor {
           Failure.remedyOfPermission(connection.socket))
       ]
     }
-    return [version()].compactMap { $0 }
+    return []
   }
 
   /// The default configuration file.
   private func configuration() -> [JSONValue] {
-    let file = "/etc/meshpost/meshpostd.toml"
+    let file = Setup.serviceFile
     guard access(file, F_OK) == 0 else {
       return [
-        finding("configuration", "failed", "\(file) does not exist", "Copy deploy/meshpostd.toml there and edit it.")
+        finding("configuration", "failed", "\(file) does not exist", "`sudo meshpost setup` asks, and writes it.")
       ]
     }
     guard access(file, R_OK) == 0 else {
       return [finding("configuration", "warning", "\(file) cannot be read", "`sudo meshpost doctor` checks it.")]
     }
     // `try?`: the reason why the check is impossible is already printed.
-    let mistakes = (try? ConfigurationCheck(file))?.mistakes ?? []
+    guard let mistakes = (try? ConfigurationCheck(file))?.mistakes else {
+      return [finding("configuration", "warning", "\(file) could not be checked", nil)]
+    }
     let remedy = "Correct it, or let `sudo meshpost setup` ask again; then `sudo systemctl restart meshpost`."
     return mistakes.isEmpty
       ? [finding("configuration", "ok", "\(file) is valid", nil)]
       : mistakes.map { finding("configuration", "failed", "\(file): line \($0.line): \($0.words)", remedy) }
   }
 
-  private func version() -> JSONValue? {
-    let status: ControlClient.Answer
-    do {
-      status = try ControlClient(connection).get("/v1/status")
-    } catch {
-      // The client has printed the error.
-      return finding("daemon", "failed", "no answer", "See `systemctl status meshpost`.")
+  /// The daemon's own findings, and whether it is of this version.
+  func askGateway() -> [JSONValue] {
+    let client = ControlClient(connection)
+    // `try?`: the client has printed the error, here and below.
+    guard let findings = (try? client.get("/v1/doctor"))?.value[Shape.Findings().findings]?.array else {
+      let remedy = connection.isHere ? "See `systemctl status meshpost`." : "Try `meshpost doctor` on that machine."
+      return [finding("daemon", "failed", "no answer", remedy)]
     }
-    let theirs = status.value[Shape.Status().version] ?? "?"
+    let status = try? client.get("/v1/status")  // a store that cannot be read is among the findings
+    return (status?.value[Shape.Status().version].map { [version($0)] } ?? []) + findings
+  }
+
+  private func version(_ theirs: String) -> JSONValue {
     guard theirs != Release.version else { return finding("version", "ok", theirs, nil) }
     return finding(
       "version", "warning", "meshpost is \(Release.version), meshpostd \(theirs)",

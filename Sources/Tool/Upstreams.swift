@@ -59,7 +59,7 @@ struct UpstreamCommand: ParsableCommand {
     var exchange: Exchange {
       .post("/v1/outbox/retry".with(["upstream": upstream, "seq": seq.map { "\($0)" }])) { answer in
         let count = answer[Shape.Retried().retried] ?? 0
-        print(count == 1 ? "1 dead letter queued again" : "\(count) dead letters queued again")
+        print("\(count) dead letter\(count == 1 ? "" : "s") queued again")
       }
     }
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import ControlShapes
 import Glibc
 import JSON
@@ -57,10 +58,10 @@ import Transport
       let messenger = try Messenger(store: store, synchronizer: synchronizer, settings: .init(), on: loop, log: log)
       let nodes = NodeService(messenger, credentials: Credentials(location: scratch.location("passwords")))
       let table = RadioTable(synchronizer, store: store)
+      let keeper = ContactEviction(.init(), table, synchronizer, store: store, on: loop, log: log)
       let messaging = MessagingParts(
         messenger: messenger, nodes: nodes, table: table, routine: NodePolling(messenger, nodes, .init()),
-        keeper: ContactEviction(.init(), table, synchronizer, store: store, on: loop, log: log),
-        knock: Knock(table, synchronizer, store: store, on: loop, log: log))
+        keeper: keeper, knock: Knock(keeper, synchronizer, store: store, on: loop, log: log))
       let proxy = CompanionProxy(
         CompanionProxy.Gateway(
           loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messenger,
@@ -159,6 +160,23 @@ import Transport
     #expect(!answer.contains(String(repeating: "y", count: 300)))
   }
 
+  @Test func `as many readings are answered as are wanted and kept`() throws {
+    let fixture = try Fixture()
+    let key = try #require(PublicKey(hex: String(repeating: "5a", count: 32)))
+    fixture.store.post("a test") { store throws(SQLiteError) in
+      for number in 1...2500 {
+        try store.keepReading(
+          of: key, kind: .telemetry, body: Array(#"{"n":\#(number)}"#.utf8),
+          at: Moment(milliseconds: 1, trusted: false), isJournaled: false)
+      }
+    }
+    try fixture.store.commitNow()
+    for (limit, first) in [(10_000, 1), (1500, 1001), (1000, 1501), (1, 2500)] {
+      let answer = try fixture.answer("GET /v1/readings?limit=\(limit)", until: #"{"n":2500}"#)
+      #expect(answer.contains("{\"n\":\(first)}") && !answer.contains("{\"n\":\(first - 1)}"), "\(limit)")
+    }
+  }
+
   @Test func `a client that follows the events gets new ones`() throws {
     let fixture = try Fixture()
     let descriptor = try fixture.ask("GET /v1/events?follow=1&limit=0")
@@ -178,6 +196,31 @@ import Transport
       }
       #expect(read(#"{"n":\#(number)}"#))
     }
+  }
+
+  @Test func `nobody waits for a message that the database has no more`() throws {
+    let fixture = try Fixture()
+    let message = OutgoingMessage(
+      key: "one", origin: "control", priority: 0, kind: .direct, text: "hello",
+      created: Moment(milliseconds: 1, trusted: false), lifetime: 1000)
+    fixture.store.post("a test") { store throws(SQLiteError) in _ = try store.insertOutgoing(message) }
+    try fixture.store.commitNow()
+    let descriptor = try fixture.ask("GET /v1/outgoing?id=one&follow=1")
+    defer { close(descriptor) }
+    Descriptor.setNonBlocking(descriptor)
+    var text = ""
+    func read(_ words: String) -> Bool {
+      turn(fixture.loop) {
+        if case .bytes(let more) = Descriptor.read(descriptor) { text += String(decoding: more, as: UTF8.self) }
+        return text.contains(words)
+      }
+    }
+    #expect(read(#""id":"one""#), "\(text)")
+    fixture.store.post("a test") { store throws(SQLiteError) in
+      try store.database.run("DELETE FROM outgoing")
+      try store.append(.gap, at: Moment(milliseconds: 1, trusted: false), body: Array("{}".utf8))
+    }
+    #expect(read("\r\n0\r\n\r\n"), "\(text)")
   }
 
   @Test func `a page tells its reader when events before it were deleted`() throws {

@@ -120,6 +120,12 @@ import Transport
     let dns = GatewayDoctor.upstream(status(.waiting, "no address for hub.example: x"), now: 0)
     #expect(dns.first?.state == .warning && dns.first?.remedy?.contains("DNS") == true)
     #expect(GatewayDoctor.upstream(status(.stopped, "HTTP 401"), now: 0).first?.state == .failed)
+    for (reason, maySkip) in [("HTTP 500", true), ("exit code 75", true), ("HTTP 502", false), ("HTTP 504", false)] {
+      var failing = status(.waiting, reason)
+      failing.maySkip = maySkip
+      let remedy = GatewayDoctor.upstream(failing, now: 0).first?.remedy
+      #expect(remedy?.contains("upstream skip") == maySkip, "\(reason): \(remedy ?? "")")
+    }
     let ending = GatewayDoctor.upstream(status(.idle, nil, expiry: 10 * 86400), now: 0)
     #expect(ending.map(\.state) == [.ok, .warning] && ending[1].message.contains("10 days"))
     #expect(GatewayDoctor.upstream(status(.idle, nil, expiry: 100 * 86400), now: 0).map(\.state) == [.ok])

@@ -44,7 +44,6 @@ import Timing
     _ = frame.encode()
     let content = Array(bytes.dropFirst(3))
     _ = Telemetry(decoding: content).encode()
-    _ = ReadingRange.list(decoding: content)
     _ = AccessEntry.list(decoding: content)
     _ = try? Neighbours(decoding: content, keyBytes: Int(bytes.first ?? 0) % 33)
     _ = try? NodeStatus(decoding: content, of: .repeater).encode()

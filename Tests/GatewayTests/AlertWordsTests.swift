@@ -2,6 +2,7 @@
 
 import Alerts
 import EventLoop
+import Glibc
 import JSON
 import Relay
 import TestSupport
@@ -94,6 +95,27 @@ import Timing
     #expect(try words(store) == ["3: \(was(3))"])
   }
 
+  @Test func `an open alert about messages that the radio lost covers all losses, not only the last one`() throws {
+    let (store, alerts) = try open()
+    func words() throws -> [String] {
+      try store.alerts(openOnly: true, limit: 10).filter { $0.rule == "radio_queue_full" }.map(\.text)
+    }
+    let unknown = RadioQueue.Loss(waited: 7, atLeast: nil, atMost: nil, start: .anew)
+    alerts.messagesWereLost(unknown)
+    pass(1)
+    #expect(try words() == [unknown.description])
+    let all = "messages were lost in the radio, or on their way from it, again and again"
+    alerts.messagesWereLost(RadioQueue.Loss(waited: 0, atLeast: nil, atMost: 1, start: nil))
+    pass(1)
+    #expect(try words() == [all])
+    for (lost, sum) in [(3, 3), (4, 7)] {
+      alerts.messagesWereLost(RadioQueue.Loss(waited: 0, atLeast: lost, atMost: nil, start: nil))
+      pass(1)
+      #expect(try words() == ["\(all): at least \(sum)"])
+    }
+    alerts.stop()
+  }
+
   @Test func `a radio in the wrong region is reported after a minute, and so is the end`() throws {
     let (store, alerts) = try open()
     func rules() throws -> [String] {
@@ -175,6 +197,16 @@ import Timing
     #expect(try words(store) == [], "nothing is lost")
   }
 
+  @Test func `events that arrived long after their loss was told are not subtracted from another loss`() throws {
+    let (store, alerts) = try open()
+    alerts.found(.arrived(events: 20), at: "c")
+    pass(7200)
+    alerts.journalWasCut(cut(5))
+    pass(1)
+    #expect(try words(store) == ["5: 5 events were deleted that c had not received"])
+    alerts.stop()
+  }
+
   @Test func `the replacement of a damaged database is reported, whatever write is in progress`()
     throws
   {
@@ -190,6 +222,12 @@ import Timing
     #expect(open.filter { $0.rule == "store_lost" }.map(\.text) == [text])
     let said = try alertEvents(store)
     #expect(said.contains("begin: \(text)"), "\(said)")
+    // The first loss stays open for a day, and a second one is told beside it.
+    unlink(scratch.location("gw.db"))
+    alerts.readStore()
+    pass(2)
+    let both = try store.alerts(openOnly: true, limit: 10).filter { $0.rule == "store_lost" }.map(\.text)
+    #expect(both.count == 2 && both.contains(text) && both.contains { $0.contains("removed or replaced") }, "\(both)")
   }
 
   @Test func `a node without room in the contact table is reported after a minute, until there is room`() throws {

@@ -93,6 +93,9 @@ import Transport
     ("[alerts]\nnode_noise_dbm = 90", "line 2", "-140 to -20"),
     ("[alerts]\nnode_clock_off_s = 5", "line 2", "60 to 31536000"),
     ("[alerts]\nnode_unanswered_polls = 1", "line 2", "2 to 100"),
+    ("[alerts]\nnode_unanswering_after_s = 0", "line 2", "node_unanswered_polls"),
+    ("[alerts]\nnode_restarted_after_s = 60", "line 2", "begins with the report"),
+    ("[alerts]\nnodes = [\"Ridge\", \"ab\"]", "line 2", "8 digits or more"),
     ("[log]\nlevel = \"loud\"", "line 2", "error, warning, notice, info, debug"),
     ("[store]\nmax_size = \"1 MB\"", "line 2", "256 MiB"),
     ("[[upstream]]\nname = \"a\"\nurl = \"ftp://x\"", "line 3", "http://"),
@@ -218,6 +221,18 @@ import Transport
     let warnings = try parse("[[upstream]]\nname = \"a\"\ncontacts = []\nchannels = []\n\(broker)\(text)").warnings
     #expect(warnings.count == words.count, "\(warnings)")
     for word in words { #expect(warnings.contains { $0.contains(word) }, "\(word): \(warnings)") }
+  }
+
+  @Test func `an observer's feed has an age limit, and warns of filters, which it does not have`() throws {
+    let feed = "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"wss://x/mqtt\"\nobserver = true\niata = \"ZRH\"\n"
+    let plain = try parse(feed + "kinds = [\"packet\"]\nchannels = []\nmax_age_s = 60")
+    #expect(plain.warnings.isEmpty, "\(plain.warnings)")
+    let filter = try #require(plain.upstreams.first).journal.filter
+    #expect(filter.kinds == ["packet"] && filter.age != nil)
+    let warnings = try parse(feed + "kinds = [\"message\"]\nchannels = [\"#a\"]\noutgoing = \"all\"").warnings
+    for key in ["kinds", "channels", "outgoing"] {
+      #expect(warnings.contains { $0.contains("\(key): it does nothing with observer") }, "\(warnings)")
+    }
   }
 
   @Test func `the former name of a key is read with a warning, and the present name takes precedence`() throws {

@@ -19,7 +19,7 @@ final class FleetOfRepeaters {
   final class Node {
     let key: PublicKey
     let name: String
-    let isPolled: Bool
+    var isPolled: Bool
     /// The part of its polls and of its adverts that gets lost.
     let pollLoss: Double
     let advertLoss: Double
@@ -71,6 +71,8 @@ final class FleetOfRepeaters {
   private var budget = AirtimeBudget(AirtimeBudget.Limits())
   private(set) var mostAirtime: Int64 = 0
   private(set) var refusedPolls = 0
+  /// Warnings and errors of the gateway.
+  private(set) var logged: [String] = []
   private static let slow = RadioParameters(
     frequency: 869_618, bandwidth: 62_500, spreadingFactor: 8, codingRate: 8)
   /// The gateway has this configuration.
@@ -92,7 +94,7 @@ final class FleetOfRepeaters {
 
   private func open() throws {
     let opened = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: machine)
-    let log = Log(level: .error, sink: { _, _ in })
+    let log = Log(level: .warning, sink: { [unowned self] _, line in logged.append(line) })
     let relay = try Relay([], store: opened, on: loop, log: log)
     store = opened
     alerts = GatewayAlerts(
@@ -100,8 +102,10 @@ final class FleetOfRepeaters {
   }
 
   private func start() {
-    let polled = Set(nodes.filter(\.isPolled).map(\.key))
-    alerts.needed = { polled }
+    alerts.needed = { [unowned self] in Set(nodes.filter(\.isPolled).map(\.key)) }
+    alerts.polledKinds = { [unowned self] in
+      Dictionary(uniqueKeysWithValues: nodes.filter(\.isPolled).map { ($0.key, Set(["status"])) })
+    }
     alerts.begin()
     alerts.care.listens(true)
   }

@@ -156,6 +156,139 @@ import Timing
     #expect(try fleet.told() == [])
   }
 
+  @Test(arguments: [1, 20], [3_600_000, -86_400_000])
+  func `a step of this machine's clock is its own fault, and no node's`(count: Int, step: Int) throws {
+    let fleet = try FleetOfRepeaters(count: count, seed: 7)
+    fleet.live(until: 3 * 24)
+    fleet.machine.wallOffset = Int64(step)
+    for node in fleet.nodes { node.clock = { _ in -Double(step) / 1000 } }  // they go on as before
+    fleet.live(until: 6 * 24)
+    #expect(try fleet.told() == [])
+    let open = try fleet.store.alerts(openOnly: true, limit: 9)
+    #expect(open.map(\.rule) == ["clock_wrong"], "\(open)")
+    #expect(
+      open.first?.text.contains(step > 0 ? "was set 60 min forward" : "was set 24 h 0 min back") == true, "\(open)")
+    // A restart does not forget it.
+    fleet.stop()
+    try fleet.startAgain()
+    fleet.live(until: 8 * 24)
+    #expect(!fleet.store.judgingNow.trusted)
+    fleet.machine.wallOffset = 0
+    for node in fleet.nodes { node.clock = { _ in 0 } }
+    fleet.live(until: 9 * 24)
+    #expect(fleet.store.judgingNow.trusted)
+    #expect(try fleet.told() == [])
+    #expect(try fleet.store.alerts(openOnly: true, limit: 9).isEmpty)
+  }
+
+  @Test func `a clock that is put right is believed as soon as nodes agree with it`() throws {
+    let fleet = try FleetOfRepeaters(count: 20, seed: 8)
+    fleet.machine.wallOffset = 3_600_000
+    for node in fleet.nodes { node.clock = { _ in -3600 } }
+    fleet.live(until: 2 * 24)
+    #expect(try fleet.told().isEmpty, "it moved against the time since boot")
+    fleet.machine.wallOffset = 0
+    for node in fleet.nodes { node.clock = { _ in 0 } }
+    fleet.live(until: 3 * 24)
+    #expect(fleet.store.judgingNow.trusted)
+    #expect(try fleet.told().isEmpty)
+  }
+
+  @Test(arguments: [1, 20])
+  func `over a restart of the machine, nodes that agreed before contradict its clock`(count: Int) throws {
+    let fleet = try FleetOfRepeaters(count: count, seed: 9)
+    fleet.live(until: 3 * 24)
+    fleet.stop()
+    fleet.machine.boot = "the second"
+    fleet.machine.wallOffset = 3_600_000
+    for node in fleet.nodes { node.clock = { _ in -3600 } }
+    try fleet.startAgain()
+    fleet.live(until: 6 * 24)
+    #expect(try fleet.told() == [])
+    #expect(!fleet.store.judgingNow.trusted)
+    #expect(try fleet.store.alerts(openOnly: true, limit: 9).map(\.rule) == ["clock_wrong"])
+    let doubts = fleet.logged.filter { $0.hasPrefix("since this machine was started its clock differs") }
+    #expect(doubts.count == 1, "\(doubts)")
+    fleet.store.confirmClock()
+    fleet.live(until: 12 * 24)
+    #expect(try fleet.told().count == min(count, 17), "a person has said that it is right")
+  }
+
+  @Test func `a node that loses its clock while the machine restarts says nothing about the machine's`() throws {
+    let fleet = try FleetOfRepeaters(count: 1, seed: 10)
+    fleet.live(until: 3 * 24)
+    fleet.stop()
+    fleet.machine.boot = "the second"
+    for node in fleet.nodes { node.clock = { _ in -80_000_000 } }
+    try fleet.startAgain()
+    fleet.live(until: 5 * 24)
+    #expect(try fleet.told() == ["node_clock_wrong Repeater 0"])
+  }
+
+  @Test func `a poll that is removed ends the alert that nobody answers it, and hides no silence`() throws {
+    let fleet = try FleetOfRepeaters(count: 20, seed: 11)
+    fleet.live(until: 10 * 24)
+    for node in fleet.nodes.prefix(2) { node.silences = [(10 * 24)..<1000] }
+    fleet.live(until: 10.5 * 24)
+    #expect(try fleet.told().sorted() == ["node_unanswering Repeater 0", "node_unanswering Repeater 1"])
+    fleet.nodes[0].isPolled = false
+    fleet.live(until: 16 * 24)
+    let told = try fleet.told().sorted()
+    #expect(
+      told == ["node_silent Repeater 0", "node_unanswering Repeater 0, over", "node_unanswering Repeater 1"], "\(told)")
+  }
+
+  @Test func `without the rule about polls, a polled node that is gone is told as silent`() throws {
+    let fleet = try FleetOfRepeaters(count: 20, seed: 12)
+    fleet.configuration.rules.times[.nodeUnanswering] = nil
+    fleet.alerts.change(fleet.configuration)
+    fleet.live(until: 10 * 24)
+    fleet.nodes[0].silences = [(10 * 24)..<1000]
+    fleet.live(until: 16 * 24)
+    #expect(try fleet.told() == ["node_silent Repeater 0"])
+  }
+
+  @Test(arguments: [true, false])
+  func `in a small fleet unanswered polls are told soon, if anybody at all is heard`(isAnybodyHeard: Bool) throws {
+    let fleet = try FleetOfRepeaters(count: 4, seed: 13)
+    for node in fleet.nodes.dropFirst() { node.isPolled = false }
+    fleet.live(until: 5 * 24)
+    // The others advert too rarely to be heard meanwhile.
+    for node in fleet.nodes { node.silences = [(5 * 24)..<1000] }
+    let stranger = KeyPrefix(bytes: [9, 9, 9, 9, 9, 9])!
+    while fleet.hour < 5 * 24 + 12 {
+      fleet.live(until: fleet.hour + 0.5)
+      if isAnybodyHeard { fleet.alerts.heard(stranger, at: fleet.machine.wallMilliseconds) }
+    }
+    let told = try fleet.told()
+    #expect(told == (isAnybodyHeard ? ["node_unanswering Repeater 0"] : []), "\(told)")
+  }
+
+  @Test func `watched nodes are in care also if silence is not told`() throws {
+    let fleet = try FleetOfRepeaters(count: 42, seed: 16)
+    fleet.configuration.care.scope = .own
+    fleet.configuration.nodes = ["Repeater 41"]
+    fleet.configuration.rules.times[.nodeSilent] = nil
+    fleet.alerts.change(fleet.configuration)
+    for node in fleet.nodes.suffix(2) { node.clock = { _ in 5000 } }
+    fleet.live(until: 3 * 24)
+    #expect(try fleet.told() == ["node_clock_wrong Repeater 41"])
+  }
+
+  @Test func `a silent node that is watched from now on stays told until it is heard`() throws {
+    let fleet = try FleetOfRepeaters(count: 45, seed: 17)
+    fleet.live(until: 10 * 24)
+    fleet.nodes[41].silences = [(10 * 24)..<(20 * 24)]
+    fleet.live(until: 17 * 24)
+    #expect(try fleet.told() == ["node_silent Repeater 41"])
+    fleet.configuration.nodes = ["Repeater 41", "Repeater 42"]
+    fleet.alerts.change(fleet.configuration)
+    fleet.live(until: 18 * 24)
+    #expect(try fleet.told() == ["node_silent Repeater 41"])
+    fleet.live(until: 22 * 24)
+    #expect(try fleet.told() == ["node_silent Repeater 41, over"])
+  }
+
   @Test func `only nodes of one's own are judged by default`() throws {
     let fleet = try FleetOfRepeaters(count: 45, seed: 6)
     fleet.configuration.care.scope = .own

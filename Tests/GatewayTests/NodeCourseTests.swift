@@ -3,6 +3,7 @@
 import Alerts
 import Companion
 import Testing
+import Timing
 
 @testable import Gateway
 
@@ -91,6 +92,9 @@ import Testing
     #expect(
       near.polled("status", isAnswered: false, at: 0, wasTold: false, settings)
         == .bad(text: "it has not answered 4 polls in a row (status)", value: 4))
+    near.doubt(at: 0, settings)
+    #expect(!isBad(near.polled("status", isAnswered: false, at: 0, wasTold: false, settings)))
+    #expect(isBad(near.polled("status", isAnswered: false, at: 0, wasTold: false, settings)), "two further polls")
     #expect(near.polled("telemetry", isAnswered: true, at: 0, wasTold: true, settings) != .well)
     #expect(near.polled("status", isAnswered: true, at: 0, wasTold: true, settings) == .well)
   }
@@ -109,5 +113,42 @@ import Testing
     #expect(NodeRecord(Array("{\"days\":".utf8)) == nil)
     let absurd = #"{"low":-1,"days":[[1,99999]],"up":[-1,5],"heard":[1],"clock":[[9007199254740993,1]],"losses":-5}"#
     #expect(NodeRecord(Array(absurd.utf8))?.uptime.last == nil)
+    let past = try #require(
+      NodeRecord(Array(#"{"up":[5,-1],"heard":[-1,2,3,4,5],"missed":-1,"unanswered":{"status":2,"nonsense":9}}"#.utf8)))
+    #expect(past.uptime.last == nil && past.heard.first == nil && past.polls.missedSince == nil)
+    #expect(past.polls.unanswered == ["status": 2])
+  }
+
+  @Test(arguments: [Int64.max, .min, 1 << 60]) func `an absurd time of listening ends no program`(total: Int64) {
+    var (listening, now) = (ListeningTime(total: total), MonotonicTime(seconds: 1))
+    for _ in 0..<3 {
+      now = now + .seconds(200)
+      _ = listening.look(isListening: true, now: now)
+    }
+    #expect((0...(1 << 52)).contains(listening.total))
+  }
+
+  @Test(arguments: ["-9007199254740991", "9007199254740991", "-1", "9223372036854775807", "1e300"])
+  func `a record with absurd numbers ends no program`(number: String) throws {
+    let pair = "[\(number),\(number)]"
+    let text =
+      #"{"low":N,"days":[P,P,[N,4000],[N,3000]],"up":P,"loud":N,"heard":[N,N,N,N,N],"wrong":N,"clock":[P,P,P,P,P],"#
+      + #""unanswered":{"status":N,"clock":N},"missed":N,"losses":N}"#
+    let json = text.replacing("N", with: number).replacing("P", with: pair)
+    var record = try #require(NodeRecord(Array(json.utf8)))
+    for time in [0, day, 1 << 52] {
+      _ = record.battery.took(3300, at: time, settings)
+      _ = record.uptime.took(77, at: time)
+      _ = record.noise.took(-50, settings)
+      _ = record.clock.took(-900, at: time, settings)
+      _ = (record.clock.words, record.clock.expected(at: time))
+      record.heard.listenedAnew(at: time, atLeast: day)
+      _ = record.heard.isSilent(at: time, atLeast: day)
+      record.heard.heard(at: time, wasSilent: false)
+      for isAnswered in [false, true] {
+        _ = record.polls.polled("status", isAnswered: isAnswered, at: time, wasTold: false, settings)
+      }
+    }
+    #expect(NodeRecord(record.json) != nil)
   }
 }

@@ -9,8 +9,10 @@ import Timing
   @Test func `each gateway has its own rate, and the number of omitted messages is logged once an hour`() {
     var rates = SourceRates()
     let start = MonotonicTime(seconds: 0)
+    var number = 0
     func take(_ name: String, _ seconds: Double) -> SourceRates.Verdict {
-      rates.take(name, perMinute: 6, now: start + .milliseconds(Int64(seconds * 1000)))
+      number += 1
+      return rates.take(name, "message \(number)", perMinute: 6, now: start + .milliseconds(Int64(seconds * 1000)))
     }
     // One message a second, as from a stolen token.
     let forged = (0..<60).map { take("forger", Double($0)) }
@@ -23,5 +25,14 @@ import Timing
     // Many names do not exceed the limit of memory, and honest sources continue.
     for number in 0..<1000 { _ = take("name \(number)", 5000) }
     #expect(take("honest", 5001) == .allowed)
+  }
+
+  @Test func `a message that comes again, because the disk refused its page, is charged once`() {
+    var rates = SourceRates()
+    func take(_ number: Int) -> SourceRates.Verdict {
+      rates.take("a", "message \(number)", perMinute: 6, now: MonotonicTime(seconds: 0))
+    }
+    for _ in 1...3 { #expect((1...12).map(take) == Array(repeating: .allowed, count: 12)) }
+    #expect(take(13) == .refused(told: 1))
   }
 }

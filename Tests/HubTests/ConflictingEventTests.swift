@@ -88,7 +88,7 @@ import Timing
     let one = (1...3 as ClosedRange<Int64>).map { Self.event($0, "one \($0)") }
     let other = (1...6 as ClosedRange<Int64>).map { Self.event($0, "other \($0)") }
     _ = try await store.keepUnordered([Self.batch(one, knows: false)])
-    #expect(try await store.keepUnordered([Self.batch(other, knows: false)]) == 6)
+    #expect(try await store.keepUnordered([Self.batch(other, knows: false)]).count == 6)
     // Both in one transaction.
     let (left, right) = ([Self.event(7, "one 7")], (7...8 as ClosedRange<Int64>).map { Self.event($0, "other \($0)") })
     _ = try await store.keepUnordered([Self.batch(left, knows: false), Self.batch(right, knows: false)])
@@ -126,14 +126,14 @@ import Timing
     #expect(found.count == texts.count, "seed \(seed)")
     #expect(try await store.number("SELECT count(*) FROM epochs") == 2)
     // Repeating everything changes nothing.
-    for clone in clones { #expect(try await store.keepUnordered([Self.batch(clone, knows: false)]) == 0) }
+    for clone in clones { #expect(try await store.keepUnordered([Self.batch(clone, knows: false)]).isEmpty) }
   }
 
   @Test func `an epoch has a limited number of other histories, and each of them continues`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     for number in 0...HubStore.mostHistories {
       let batch = Self.batch([Self.event(1, "first of \(number)")], knows: false)
-      #expect(try await store.keepUnordered([batch]) == 1)
+      #expect(try await store.keepUnordered([batch]).count == 1)
     }
     let more = Self.batch([Self.event(1, "one more")], knows: false)
     let failure = await #expect(throws: HubDatabaseError.self) { try await store.keepUnordered([more]) }

@@ -199,6 +199,8 @@ import Timing
     #expect(first.passedOver == 1 && first.refused == 1)
     let second = try await consumption.keep([Self.single(4), Self.single(6, "gap", #"{"count":3}"#)])
     #expect(second.stored == 1 && second.known == 1 && second.missing == 3)
+    let again = try await consumption.keep([Self.single(6, "gap", #"{"count":3}"#)])
+    #expect(again.known == 1 && again.missing == 0, "it was counted")
     #expect(try await seqs(store) == [4, 5, 6, 9])
   }
 
@@ -321,9 +323,13 @@ import Timing
   @Test func `the file of refused publications is bounded`() throws {
     let location = scratch.location("refused.jsonl")
     let file = RefusedFile(location: location, bound: 1000)
-    for number in 0..<50 {
-      try file.append(Publication(topic: "t/\(number)", payload: [1, 2, 255]), reason: "r", at: 1)
+    func refusals(_ numbers: Range<Int>) -> [(publication: Publication, reason: String)] {
+      numbers.map { (publication: Publication(topic: "t/\($0)", payload: [1, 2, 255]), reason: "r") }
     }
+    for number in 0..<20 { try file.append(refusals(number..<number + 1), at: 1) }
+    // Of one round.
+    try file.append(refusals(20..<50), at: 1)
+    try file.append([], at: 1)
     let now = try String(contentsOfFile: location, encoding: .utf8)
     let before = try String(contentsOfFile: location + ".1", encoding: .utf8)
     #expect(now.utf8.count <= 1000 && before.utf8.count <= 1000)
@@ -339,11 +345,14 @@ import Timing
 
   @Test func `a configuration for consuming needs a broker and no tokens`() throws {
     let consume = try #require(try configuration("[consume]\nurl = \"mqtt://b\"\ngroup = \"g\"").consume)
-    #expect(consume.urls == ["mqtt://b"] && consume.filters == ["$share/g/meshpost/+/+"] && consume.window == 64)
-    #expect(try configuration("[consume]\nurls = [\"mqtt://a\", \"mqtt://b\"]").consume?.urls.count == 2)
+    #expect(consume.brokers.map(\.host) == ["b"] && consume.window == 64)
+    #expect(consume.filters == ["$share/g/meshpost/+/+"])
+    #expect(try configuration("[consume]\nurls = [\"mqtt://a\", \"mqtt://b\"]").consume?.brokers.count == 2)
     #expect(
       try configuration("[consume]\nurl = \"mqtt://b\"\ncommand_topics = [\"a/{gateway}/ask\"]").consume?.commandTopics
         .count == 1)
+    let wrong = #expect(throws: HubConfiguration.Failure.self) { try configuration("[consume]\n\nurl = \"http://b\"") }
+    #expect(wrong?.description.contains("hub.toml: line 3: consume.url: expected mqtt://") == true)
     for wrong in [
       "[consume]\nurl = \"mqtt://b\"\ncommand_topics = [\"a/#/b\"]",
       "[consume]\nurl = \"mqtt://b\"\ncommand_topics = [\"#\"]",

@@ -79,7 +79,7 @@ private final class Pair {
       filter: {
         var filter = EventFilter(); filter.own = Self.upstream; return filter
       }())
-    guard !batch.isEmpty else {
+    guard !batch.events.isEmpty else {
       acknowledged = batch.last
       return
     }

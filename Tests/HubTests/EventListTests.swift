@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT
 
+import JSON
+import Synchronization
 import Testing
 
 @testable import Hub
 
 @Suite struct EventListTests {
+  private final class Counts: Sendable {
+    let made = Mutex(0)
+  }
+
   @Test func `a reader gets whole events, at least one, and nothing after the end of the list`() {
     var list = EventList()
     var place = list.end
@@ -37,6 +43,41 @@ import Testing
     let (ended, begun) = changes.takeCommands()
     #expect(ended == [["g", "c1"]] && begun == ["g"] && changes.takeAlerts() == [7])
     #expect(changes.takeCommands().ended.isEmpty && changes.takeAlerts() == [])
+    // The database did not answer; meanwhile another one came.
+    _ = changes.add(change("result/c2"))
+    changes.putBack(ended: ended, begun: begun, alerts: [7])
+    let again = changes.takeCommands()
+    #expect(again.ended == [["g", "c1"], ["g", "c2"]] && again.begun == ["g"] && changes.takeAlerts() == [7])
+  }
+
+  @Test(arguments: ["alert/", "result/c"])
+  func `more announced changes than there is room for are noted, and the same one again is not more`(_ name: String) {
+    var changes = AnnouncedChanges()
+    for number in 1...AnnouncedChanges.most {
+      for _ in 0..<2 { _ = changes.add(HubChange(gateway: "g", bucket: "\(name)\(number)", seq: 0)) }
+    }
+    #expect(!changes.isOverflowing)
+    _ = changes.add(HubChange(gateway: "g", bucket: "\(name)0", seq: 0))
+    #expect(changes.isOverflowing)
+  }
+
+  @Test func `figures that cannot be counted are absent, and are not counted again for a minute`() async throws {
+    let (rig, counts) = (try LinkRig(), Counts())
+    let figures = FleetFigures { _ in
+      counts.made.withLock { $0 += 1 }
+      throw HubDatabaseError(kind: .unavailable, message: "it takes too long")
+    }
+    for now in [1000, 60_000] as [Int64] { #expect(await figures.ifCounted(now) == nil) }
+    #expect(counts.made.withLock { $0 } == 1)
+    #expect(await figures.ifCounted(61_000) == nil)
+    #expect(counts.made.withLock { $0 } == 2)
+    _ = try await rig.hello(version: 0)
+    _ = try await rig.ship([LinkRig.event(1, "message")])
+    let row = try #require(try await rig.store.fleet().first)
+    let shown = try JSONValue(parsing: JSONWriter.object(row.json(linkedAt: nil, nil, alerts: 0)))
+    #expect(shown["gateway"]?.string == "g" && shown["messages_today"] == nil && shown["nodes"] == nil)
+    let counted = try JSONValue(parsing: JSONWriter.object(row.json(linkedAt: nil, FleetFigures.Figures(), alerts: 0)))
+    #expect(counted["messages_today"]?.integer == 0 && counted["nodes"]?.integer == 0)
   }
 
   @Test func `a reader with newer messages from another hub gets a position after them`() async throws {

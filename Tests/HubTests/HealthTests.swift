@@ -113,6 +113,22 @@ import Testing
     #expect(stores.probe.now.failure == nil, "it was put back")
   }
 
+  @Test func `hubs that share a server report the loss of its database once`() async throws {
+    let stores = try HubStores(location: scratch.location("shared.db"))
+    var settings = HubAlertSettings()
+    settings.rules.times[.hubStoreLost] = AlertTimes(begins: .zero, ends: .zero)
+    for name in ["a", "b"] {
+      let mark = try #require(DatabaseMark(scratch.location(name)))
+      mark.add("another")
+      let alerts = HubAlerts(settings, stores, LinkRegistry(), name: name, location: nil, mark: mark)
+      await stores.probe.probe()
+      for _ in 0..<2 { await alerts.check() }
+      #expect(mark.names.count == 2, "it was missed")
+    }
+    let open = try await stores.monitor.alerts(before: .max, openOnly: true, limit: 10).alerts
+    #expect(open.filter { $0.rule == "hub_store_lost" }.count == 1)
+  }
+
   @Test
   func
     `a database that is gone at the start is missed until somebody has seen it, and a backup that is put back is not`()

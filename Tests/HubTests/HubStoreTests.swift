@@ -210,6 +210,34 @@ import Testing
     #expect(same["updates"]?.array?.compactMap { $0["body"]?["text"]?.string } == ["6", "7", "8"])
   }
 
+  @Test(arguments: ["commands", "documents"])
+  func `after a restoration a gateway gets all commands and documents in force, whenever they came`(
+    _ bucket: String
+  ) async throws {
+    let store = try store()
+    let body = try JSONValue(parsing: #"{"command":"send","to":"x","text":"y"}"#)
+    for number in 1...3 {
+      _ = try await store.enqueue(body, id: "c\(number)", for: "g", by: "t", at: 1000, clocks: Self.clocks(1000))
+      _ = try await store.editDocument("node/\(number)/note", "\"n\"", of: "g", at: 1000)
+    }
+    // The gateway has got more from the hub before, and its newest update was later than all of these.
+    let answer = try await updates(store, bucket, of: "g", after: 9, at: 1, since: .max)
+    #expect(answer["diverged"]?.bool == true && answer["resume"]?.integer == 0 && answer["resume_at"] == nil)
+    #expect(try await updates(store, bucket, of: "g")["updates"]?.array?.count == 3)
+  }
+
+  @Test func `ended commands stay within their limit, however often the hub starts`() async throws {
+    let command = JSONValue.object([("command", .string("sync"))])
+    for start in 0..<13 {
+      let store = try store()
+      for number in 0..<90 {
+        let id = "\(start)-\(number)"
+        try await store.record(command, answer: .object([]), id: id, for: "g", by: "t", at: Int64(start * 100 + number))
+      }
+    }
+    #expect(try await store().number("SELECT count(*) FROM commands") <= 1000 + 90)
+  }
+
   /// The time in seconds of the fastest of five batches of 100 documents.
   private func cost(_ store: HubStore, _ gateway: String, from seq: inout Int64, _ key: (Int64) -> String) async throws
     -> Double

@@ -36,6 +36,14 @@ import Timing
     #expect(message.report == #"{"gateway":"g","at":10,"seq":1,"age_s":2}"#)
   }
 
+  @Test func `an event with statements of its own counts as twenty in a transaction`() throws {
+    let ordinary = ["message", "contact", "radio", "packet"].map { Self.event(1, $0, .object([])) }
+    #expect(Self.prepared("g", ordinary).cost == 4)
+    let alert = try JSONValue(parsing: #"{"rule":"backlogged","state":"begin","since":1}"#)
+    let others = ["command", "document"].map { Self.event(1, $0, .object([])) }
+    #expect(Self.prepared("g", others + [Self.event(1, "alert", alert)]).cost == 60)
+  }
+
   // MARK: Batches
 
   private static func event(_ seq: Int64, _ kind: String, _ body: JSONValue) -> HubEvent {

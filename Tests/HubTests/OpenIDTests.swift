@@ -4,6 +4,7 @@ import JSON
 import PageServer
 import TOML
 import Testing
+import UntrustedText
 
 @testable import Hub
 

@@ -67,6 +67,19 @@ import Testing
     }
   }
 
+  @Test func `a waiter for a command that ended before is resumed`() async throws {
+    let registry = LinkRegistry(patience: .seconds(600))
+    let begun = ContinuousClock.now
+    await registry.waitForResult("g", "x", limit: .seconds(3600), isOver: { true })
+    #expect(ContinuousClock.now - begun < .seconds(1800))
+    // Asked while it waits already: an end from then on is noticed.
+    await registry.waitForResult("g", "x", limit: .seconds(3600)) {
+      await registry.received(HubChange(gateway: "g", bucket: "result/x", seq: 0))
+      return false
+    }
+    #expect(ContinuousClock.now - begun < .seconds(1800))
+  }
+
   @Test(arguments: ["\u{301}x", "x\u{600}", "\u{600} \u{301}", "a b"])
   func `a notification about a command is read with any characters at the ends of its id`(_ id: String) {
     #expect(HubChange("g result/\(id) 0") == HubChange(gateway: "g", bucket: "result/\(id)", seq: 0))

@@ -83,6 +83,7 @@ import Testing
     _ = try await store.missed(after: 0, upTo: 10)
     _ = try await store.hearerCounts(from: 0)
     _ = try await store.joined([1])
+    _ = try await store.messageWithWays(1)
     _ = try await store.standings(of: [GatewayEpoch(gateway: "g", epoch: "e")])
     _ = try await store.states(of: [HubStore.BucketQuery(["commands", "channel/0123456789abcdef"], of: "g")])
     for bucket in ["commands", "channel/0123456789abcdef"] {
@@ -119,6 +120,30 @@ import Testing
         #expect(!isWhole, "\(step): \(sql)")
       }
     }
+  }
+
+  @Test func `the ingest finds stored events by their numbers, however many events a gateway has`() async throws {
+    let store = try HubStore(location: scratch.location("ingest.db"))
+    try await fill(store)
+    func batch(_ seq: Int64, _ text: String, epoch: String, before: String? = nil) -> PreparedBatch {
+      let event = HubEvent(
+        seq: seq, at: seq, trusted: true, kind: "outgoing", body: .object([("text", .string(text))]))
+      var batch = PreparedBatch([event], of: epoch, in: nil, from: "g", after: nil, at: 9)
+      batch.before = before
+      return batch
+    }
+    // A new epoch, events that come again, and a further history of an epoch.
+    _ = try await store.take([batch(5, "a", epoch: "f")])
+    _ = try await store.take([batch(5, "a", epoch: "h", before: "f")])
+    _ = try await store.take([batch(5, "b", epoch: "f")])
+    var searches = 0
+    for (sql, steps) in try await store.plans() where sql.contains("JOIN events e") {
+      for step in steps where step.contains(" e USING ") {
+        searches += 1
+        #expect(step.contains("seq=?"), "\(step): \(sql)")
+      }
+    }
+    #expect(searches >= 3)
   }
 }
 

@@ -55,6 +55,20 @@ import Testing
     #expect(try await state("short") == .expired)
   }
 
+  @Test func `a command expires however many others wait before it`() async throws {
+    let store = try store()
+    let clocks = Self.clocks(uptime: 1000, wall: Self.now)
+    let long = try JSONValue(parsing: #"{"command":"send","expires_s":10000}"#)
+    for number in 0..<100 {
+      _ = try await store.enqueue(long, id: "c\(number)", for: "g", by: "me", at: Self.now, clocks: clocks)
+    }
+    try await enqueue("short", clocks, expires: 3)
+    let later = Self.clocks(uptime: 6000, wall: Self.now)
+    try await store.expireCommands(of: "g", at: Self.now, clocks: later)
+    #expect(try await state("short") == .expired)
+    #expect(try await state("c99") == .queued)
+  }
+
   @Test func `time over a reboot counts if the clock was synchronised before and after, and only then`() async throws {
     try await enqueue("c", Self.clocks(uptime: 9000, wall: Self.now), expires: 10_000)
     func second(_ uptime: Int64, _ passed: Int64, isSynchronised: Bool) -> HubStore.ClockReading {

@@ -131,14 +131,15 @@ import Testing
     for holder in holders { #expect(try await turns.ask(holder) { try $0.gateways().count } == 0) }
     var all: [Task<String, any Error>] = []
     for holder in holders { all += await ask(["\(holder)1"], of: holder, turns, questions) }
-    #expect(await questions.begun(2) == ["a1", "b1"])
+    // Two at once: which of them begins first is up to the machine.
+    #expect(await questions.begun(2).sorted() == ["a1", "b1"])
     #expect(turns.running == 2 && turns.waiting == 3)
     for holder in ["f", "g"] { #expect(try await turns.ask(holder) { try $0.gateways().count } == 0) }
     #expect(turns.running == 2 && turns.waiting == 3)
     // They continue among themselves.
     for holder in holders { questions.letGo("\(holder)1") }
     for task in all { _ = try await task.value }
-    #expect(await questions.begun(5) == ["a1", "b1", "c1", "d1", "e1"])
+    #expect(await questions.begun(5).sorted() == ["a1", "b1", "c1", "d1", "e1"])
   }
 
   @Test func `a query that takes too long ends`() async throws {

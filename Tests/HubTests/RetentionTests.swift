@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Foundation
 import JSON
 import Store
 import TestSupport
@@ -188,6 +189,37 @@ import Testing
     #expect(try await purge(store, plan).isEmpty)
   }
 
+  @Test func `a removed gateway leaves nothing of its own, and others keep what they heard, too`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    func heard(_ seq: Int64, _ text: String) -> HubEvent {
+      let body: [(String, JSONValue)] = [
+        ("channel", .string("00112233445566aa")), ("sender_time", .integer(1)), ("text", .string(text)),
+      ]
+      return HubEvent(seq: seq, at: Self.now, trusted: true, kind: "message", body: .object(body))
+    }
+    try await take(store, "g", .messages, [heard(1, "both"), heard(2, "own")])
+    try await take(store, "h", .messages, [heard(1, "both"), heard(2, "newest")])
+    try await take(store, "g", .messages, [heard(4, "newest")])
+    try await take(store, "g", .nodes, (5...600).map { Self.event($0, "advert", days: 0, isTrusted: false) })
+    let command = JSONValue.object([("command", .string("sync"))])
+    _ = try await store.enqueue(command, id: "waits", for: "g", by: "me", at: Self.now)
+    _ = try await store.editDocument("node/k/note", "1", of: "g", at: Self.now)
+    _ = try await store.keep([GatewayState(gateway: "g", name: "gateway", at: 1, body: "{}")])
+    try await store.setWantedHearers([HubStore.WantedHearers(gateway: "g", hearers: ["h"])])
+    let removed = try await store.removeGateway("g") { _ in }
+    #expect(removed.events == 599 && removed.messages == 1)
+    for table in [
+      "alerts", "buckets", "commands", "contacts", "documents", "epochs", "events", "gateway_channels", "heard",
+      "lost_updates", "states", "updates", "wanted_hearers",
+    ] {
+      #expect(try await store.number("SELECT count(*) FROM \(table) WHERE gateway = 'g'") == 0, "\(table)")
+    }
+    #expect(try await store.gateways().map(\.id) == ["h"])
+    #expect(try await store.number("SELECT count(*) FROM messages") == 2)
+    #expect(try await store.number("SELECT count(*) FROM heard WHERE gateway = 'h'") == 2)
+    #expect(try await seqs(store, "h") == [1, 2])
+  }
+
   @Test func `a clock that is ahead deletes nothing, neither at the start nor while the hub runs`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     try await take(store, "g", .messages, (1...105).map { Self.event($0, "message", days: Double(105 - $0)) })
@@ -225,5 +257,18 @@ import Testing
 @Suite struct KnownKindsTests {
   @Test func `the hub knows exactly the kinds that gateways send`() {
     #expect(Set(KnownKinds.all) == Set(EventKind.allCases.map(\.rawValue)))
+  }
+
+  @Test func `each kind is kept as long as the lane that it comes in, as gateways and the document have it`() throws {
+    let file = URL(filePath: #filePath).appending(path: "../../../docs/hub-protocol.md").standardizedFileURL
+    let lines = try String(contentsOf: file, encoding: .utf8).split(separator: "\n")
+    for lane in EventBatch.Lane.allCases {
+      let row = lines.first { $0.hasPrefix("| `\(lane.rawValue)` | `") }
+      let written = Set((row ?? "").split(separator: "`").map(String.init).filter { KnownKinds.all.contains($0) })
+      // A gap belongs to the lane that it names.
+      let kinds = KnownKinds.all.filter { KnownKinds.lane(of: $0) == lane && $0 != "gap" }
+      #expect(Set(kinds) == written, "\(lane)")
+      for kind in kinds { #expect(EventKind(rawValue: kind)?.lane.rawValue == lane.rawValue, "\(kind)") }
+    }
   }
 }

@@ -80,6 +80,23 @@ import Testing
     #expect(reason.contains("needs a token of its own"))
   }
 
+  @Test func `a token of a removed gateway ends with the next reading, and belongs to nobody`() async throws {
+    let stores = try HubStores(location: scratch.location("hub.db"))
+    let access = HubAccess([token("first"), token("second")])
+    #expect(try await come("hill", with: "first", access, stores) == nil)
+    guard case .allowed(let grant) = access.check("Bearer the-token-first-of-16", gateway: "hill", .write) else {
+      Issue.record("it is bound")
+      return
+    }
+    #expect(access.allows(grant))
+    #expect(try await stores.writer.endBindings(of: "hill") == 1)
+    #expect(try await stores.writer.endBindings(of: "hill") == 0)
+    access.load(try await stores.writer.tokenBindings())
+    #expect(!access.allows(grant) && access.list.map(\.gateways) == [[], []])
+    for gateway in ["hill", "dale"] { #expect(try await come(gateway, with: "first", access, stores) != nil) }
+    #expect(try await come("hill", with: "second", access, stores) == nil, "it may come again with another one")
+  }
+
   @Test func `messages heard by others are not kept for gateways whose last token was removed`() async throws {
     let stores = try HubStores(location: scratch.location("hub.db"))
     let access = HubAccess([token("first"), token("own", "ridge"), token("dale's", "dale"), token("all", "*", .all)])

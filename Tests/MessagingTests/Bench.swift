@@ -183,6 +183,4 @@ private final class MemoryLink: Link {
       }
     }
   }
-  func tryOtherLineSettings() -> Bool { false }
-  func watchForReturn(_ action: @escaping () -> Void) {}
 }

@@ -54,6 +54,13 @@ import Timing
     var isSynchronised = draw(0...1) < 0.9
     var error = isSynchronised ? draw(-0.9...0.9) : draw(-1_000_000...1_000_000)
     var setting = ClockSetting(mayReboot: draw(0...1) < 0.5)
+    /// The machine's clock may be set by anybody while it counts as synchronised.
+    var proof = ClockProof()
+    func isSure() -> Bool {
+      proof.look(wall: Int64((now + error) * 1000), sinceBoot: Int64(now * 1000), isSynchronised: isSynchronised)
+      return isSynchronised && proof.doubt == nil
+    }
+    _ = isSure()
     var wasSynchronised = isSynchronised
     /// Commands that are on their way, or will arrive again.
     var late: [(at: Double, command: String)] = []
@@ -83,14 +90,16 @@ import Timing
         isSynchronised.toggle()
         error = isSynchronised ? draw(-0.9...0.9) : draw(-1_000_000...1_000_000)
       }
-      wasSynchronised = wasSynchronised && isSynchronised
+      if isSynchronised, draw(0...1) < 0.03 { error += draw(6...100_000) * [-1, 1].randomElement(using: &random)! }
+      wasSynchronised = wasSynchronised && isSure()
       guard draw(0...1) > 0.1 else { continue }  // the answer was lost
-      guard isSynchronised else { return (node, nil, false) }
+      guard isSure() else { return (node, nil, false) }
       let action = setting.read(ClockDifference(time: time, asked: asked, answered: Int64((now + error) * 1000)))
       switch action {
       case .set:
         pass(draw(0...60))
-        if let command = ClockSetting.command(at: Int64((now + error) * 1000), isSynchronised: isSynchronised) {
+        if isSynchronised, draw(0...1) < 0.03 { error += draw(6...100_000) * [-1, 1].randomElement(using: &random)! }
+        if let command = ClockSetting.command(at: Int64((now + error) * 1000), isSynchronised: isSure()) {
           send(command)
         }
       case .reboot:

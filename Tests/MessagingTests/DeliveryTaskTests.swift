@@ -2,8 +2,11 @@
 
 import Companion
 import JSON
+import SQLite
 import Store
+import TestSupport
 import Testing
+import Timing
 import Transport
 import VirtualRadio
 
@@ -51,6 +54,41 @@ import VirtualRadio
     #expect(try states(of: "k", bench) == ["pending", "sending", "sent", "delivered"])
   }
 
+  @Test func `SENT with the code of another message does not make its acknowledgement this one's`() throws {
+    let bench = try Bench(on: InventedMachine())
+    bench.ether.loss = 1
+    _ = try bench.send(SendRequest(to: "r1", text: "before", key: "before")).get()
+    try bench.run("held") { try bench.state("before").state == .heldForRecipient }
+    let other = try #require(try bench.state("before").attempts.codes.last)
+    let output = bench.own.output
+    var isFirst = true
+    bench.own.output = { frame in
+      guard isFirst, frame.first == ReplyCode.sent.rawValue else {
+        output?(frame)
+        return
+      }
+      isFirst = false
+      output?(Reply.sent(Sent(flood: true, ackOrTag: other, suggestedTimeout: 1000)).encode())
+      output?(Push.sendConfirmed(ack: other, tripTime: 7).encode())
+    }
+    _ = try bench.send(SendRequest(to: "r1", text: "hello", key: "k")).get()
+    try bench.run("the next attempt") { try bench.state("k").attempts.next == 2 }
+    let message = try bench.state("k")
+    #expect(message.state != .delivered && !message.attempts.codes.contains(other))
+    #expect(try bench.state("before").state == .delivered)
+  }
+
+  @Test func `a message whose SENT is lost stays delivered`() throws {
+    let bench = try Bench(on: InventedMachine())
+    bench.lose { $0.first == ReplyCode.sent.rawValue }
+    _ = try bench.send(SendRequest(to: "r1", text: "hello", key: "k")).get()
+    try bench.run("delivered") { try bench.state("k").state == .delivered }
+    let end = bench.loop.now + .seconds(60)
+    try bench.run("a minute") { bench.loop.now > end }
+    #expect(try bench.state("k").state == .delivered && bench.messenger.underWay.isEmpty)
+    #expect(try states(of: "k", bench).last == "delivered")
+  }
+
   @Test func `the acknowledgement of an earlier attempt counts while the next attempt is at the radio`() throws {
     var settings = Messenger.Settings()
     settings.delivery.timeoutFactor = 0.1
@@ -65,6 +103,77 @@ import VirtualRadio
     for _ in 0..<20 { bench.loop.turn(wait: false) }
     #expect(try states(of: "k", bench) == ["pending", "sending", "sent", "sending", "delivered"])
     #expect(bench.messenger.underWay.isEmpty && bench.messenger.underWay.handed?.id == nil)
+  }
+
+  @Test func `a state that the disk has refused is stored in the same form when the disk takes it`() throws {
+    var settings = Messenger.Settings()
+    settings.delivery.maxAttempts = 1
+    let bench = try Bench(settings)
+    bench.ether.loss = 1
+    var refuses = false
+    bench.loop.afterTurn { [store = bench.store] in
+      guard refuses else { return }
+      store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "full") }
+    }
+    let id = try #require(try bench.send(SendRequest(to: "r1", text: "who is there?", key: "k")).get().first?.id)
+    try bench.run("sent") { try bench.state("k").state == .sent }
+    refuses = true
+    try bench.run("held") { bench.messenger.row(id)?.state == .heldForRecipient }
+    try bench.run("refused") { bench.messenger.unsaved.refused.count == 1 }
+    #expect(try bench.state("k").state == .sent)
+    refuses = false
+    try bench.run("stored") { try bench.state("k").state == .heldForRecipient }
+    var last = ""
+    try bench.store.readJournal(after: 0) { event, _ in
+      if event.kind == "outgoing" { last = String(decoding: event.body, as: UTF8.self) }
+      return true
+    }
+    #expect(last.contains("held") && last.contains("who is there?"), "\(last)")
+  }
+
+  @Test func `a message whose end is not on disk yet is not taken up again`() throws {
+    let bench = try Bench()
+    bench.ether.loss = 1
+    let id = try #require(try bench.send(SendRequest(to: "r1", text: "x", key: "k")).get().first?.id)
+    try bench.run("sent") { try bench.state("k").state == .sent }
+    let tasks = bench.messenger.underWay.count
+    try bench.messenger.resume()
+    #expect(bench.messenger.session.isLive(id) && bench.messenger.underWay.count == tasks, "it is there already")
+    var cancelled: Result<OutgoingMessage, Refusal>?
+    bench.loop.later { [store = bench.store] in
+      cancelled = Result { () throws(Refusal) in try bench.messenger.cancel(key: "k") }
+      store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "full") }
+    }
+    try bench.run("refused") { cancelled != nil && bench.messenger.unsaved.refused.count == 1 }
+    #expect(try bench.state("k").state == .sent)
+    try bench.messenger.resume()
+    #expect(!bench.messenger.session.isLive(id))
+    try bench.run("its end") { try bench.state("k").reason == "cancelled" }
+  }
+
+  @Test func `changes of a message that could not be read are made later, in their order`() throws {
+    let bench = try Bench()
+    let id = try #require(try bench.send(SendRequest(to: "Public", text: "x", key: "k")).get().first?.id)
+    try bench.run("sent") { try bench.state("k").state == .sent }
+    let heard = try bench.state("k").heard
+    bench.messenger.unapplied = [StateChange(id: id, make: { $0.heard = 500 })]
+    bench.messenger.change(StateChange(id: id, make: { $0.heard += 1 }))
+    bench.messenger.change(StateChange(id: id, isWanted: { $0.state == .pending }, make: { $0.heard = 0 }))
+    bench.store.commit()
+    #expect(try bench.state("k").heard == heard)
+    try bench.run("both") { try bench.state("k").heard == 501 }
+    #expect(bench.messenger.unapplied.isEmpty)
+  }
+
+  @Test func `an attempt that was not stored takes nothing back`() {
+    var booking = Booking(isWhole: true)
+    booking.add(.init(airtime: 50, purpose: .message))
+    var later = Booking()
+    later.add(.init(airtime: 50, purpose: .message, isTakenBack: true))
+    booking.append(later)
+    #expect(booking.isWhole && booking.uses.isEmpty)
+    booking.append(later)
+    #expect(booking.uses == [.init(airtime: 50, purpose: .message, isTakenBack: true)])
   }
 
   @Test func `a message that has ended leaves no task, and each recipient and the radio have one task at most`()

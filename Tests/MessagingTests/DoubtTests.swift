@@ -44,6 +44,79 @@ import Testing
     #expect(try bench.state("s").reason == "unknown_to_radio" && bench.state("s").attempts.accepted == 0)
   }
 
+  @Test func `a slot whose change the radio did not confirm is read again before anything is sent to it`() throws {
+    let bench = try Bench(on: InventedMachine())
+    let table = RadioTable(bench.synchronizer, store: bench.store)
+    #expect(try bench.refusal { () async throws(Refusal) in try await table.put(Self.channel("#trees", 7)) } == nil)
+    var (isAsked, isLost) = (false, false)
+    bench.swallow { command in
+      if case .setChannel = command { isAsked = true }
+      return false
+    }
+    bench.lose { frame in
+      guard isAsked, !isLost, frame == Reply.ok.encode() else { return false }
+      isLost = true
+      return true
+    }
+    let refusal = try bench.refusal { () async throws(Refusal) in try await table.put(Self.channel("#secret", 8)) }
+    guard case .silence = refusal else {
+      Issue.record("\(String(describing: refusal))")
+      return
+    }
+    _ = try bench.send(SendRequest(to: "#trees", text: "to the trees", key: "k")).get()
+    try bench.run("its end: the radio has no such channel") { try bench.state("k").hasEnded }
+    #expect(try bench.state("k").reason == "unknown_to_radio")
+    #expect(try bench.store.channel(slot: 1)?.name == "#secret" && !bench.synchronizer.doubts(1))
+  }
+
+  @Test func `a contact whose removal the radio did not confirm is read again`() throws {
+    let bench = try Bench(on: InventedMachine())
+    let (table, key) = (RadioTable(bench.synchronizer, store: bench.store), bench.other.key)
+    #expect(try bench.store.contact(key)?.onRadio == true)
+    var (isAsked, isLost) = (false, false)
+    bench.swallow { command in
+      if case .removeContact = command { isAsked = true }
+      return false
+    }
+    bench.lose { frame in
+      guard isAsked, !isLost, frame == Reply.ok.encode() else { return false }
+      isLost = true
+      return true
+    }
+    let refusal = try bench.refusal { () async throws(Refusal) in try await table.remove(key) }
+    guard case .silence = refusal else {
+      Issue.record("\(String(describing: refusal))")
+      return
+    }
+    try bench.run("the store follows") { try bench.store.contact(key)?.onRadio == false }
+  }
+
+  @Test(arguments: [true, false])
+  func `a message that waits in the radio does not go to the next channel of its slot`(_ isHandedOver: Bool) throws {
+    let bench = try Bench(on: InventedMachine())
+    let table = RadioTable(bench.synchronizer, store: bench.store)
+    let trees = Self.channel("#trees", 7)
+    bench.other.received(Command.setChannel(trees).encode())
+    #expect(try bench.refusal { () async throws(Refusal) in try await table.put(trees) } == nil)
+    bench.lose { $0.first == PushCode.messageWaiting.rawValue }
+    bench.swallow { !isHandedOver && $0 == .syncNextMessage }
+    bench.other.received(
+      Command.sendChannelText(type: .plain, slot: 1, time: 1_795_000_500, text: "to the trees").encode())
+    try bench.run("the radio has it") { bench.own.queuedMessages == 1 }
+    #expect(try bench.refusal { () async throws(Refusal) in try await table.put(Self.channel("#secret", 8)) } == nil)
+    bench.swallow { _ in false }
+    var channels: [String?] = []
+    try bench.run("it is stored") {
+      channels = []
+      try bench.store.eachMessage(limit: 10) { message in
+        channels.append(message.channel)
+        return true
+      }
+      return !channels.isEmpty
+    }
+    #expect(channels == [isHandedOver ? trees.secret.digest : nil])
+  }
+
   @Test func `an unknown contact at the radio causes a full list of contacts`() throws {
     let bench = try Bench()
     bench.own.received(Command.removeContact(bench.other.key).encode())

@@ -312,13 +312,14 @@ import VirtualRadio
 
   @Test func `used air time is kept over a replaced store and a restart`() throws {
     let bench = try Bench()
-    _ = try bench.send(SendRequest(to: "Public", text: "on the air"))
+    let id = try #require(try bench.send(SendRequest(to: "Public", text: "on the air")).get().first?.id)
     try bench.run("it to be sent") { bench.messenger.status.sentOnChannels == 1 }
     let used = bench.messenger.status.airtime.used
-    #expect(used > 0)
+    #expect(used > 0 && bench.messenger.echoes.payload(of: id) != nil)
     try bench.store.forgetAirtime()
     try bench.messenger.begin()
     #expect(bench.messenger.status.airtime.used == used)
+    #expect(bench.messenger.echoes.payload(of: id) == nil, "this number is another message's now")
     try bench.store.commitNow()
     let elapsed = bench.store.elapsed(at: bench.synchronizer.now)
     var kept: Int64 = 0

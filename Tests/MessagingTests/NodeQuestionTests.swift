@@ -18,7 +18,7 @@ import Testing
   }
 
   private func frame(_ question: NodeQuestion, _ contact: Contact) -> [UInt8]? {
-    question.command(to: contact, time: 9, now: now)?.encode()
+    question.command(to: contact, time: 9, now: now, CommandMark())?.encode()
   }
 
   @Test func `a clock and an owner are asked for along a known path, with the way back`() {
@@ -42,11 +42,27 @@ import Testing
     #expect(answer(.owner, time) == nil)
   }
 
+  @Test func `neighbours of several pages are listed once each, and no question is asked twice`() throws {
+    func page(_ total: UInt8, _ nodes: [(name: UInt8, ago: UInt8)]) throws -> Neighbours {
+      var bytes: [UInt8] = [total, 0, UInt8(nodes.count), 0]
+      for (name, ago) in nodes { bytes += [name, name, name, name, name, name, ago, 0, 0, 0, 20] }
+      return try Neighbours(decoding: bytes, keyBytes: 6)
+    }
+    let first = NodeService.joined(nil, try page(3, [(1, 5), (2, 9), (2, 9)]))
+    #expect(first.all.entries.map(\.heardAgo) == [5, 9] && !first.isComplete)
+    // The third was heard again meanwhile, so that the second comes once more, with another time.
+    let second = NodeService.joined(first.all, try page(3, [(2, 12)]))
+    #expect(second.all.entries.map(\.heardAgo) == [5, 9] && second.isComplete, "it added nothing")
+    #expect(NodeService.joined(first.all, try page(3, [(3, 1)])).isComplete)
+    #expect(NodeService.joined(nil, try page(0, [])).isComplete)
+  }
+
   @Test func `a clock is set by the time of sending, and not by a machine that does not know it`() {
-    let command = NodeQuestion.setClock.command(to: ridge(path: []), time: 9, now: now)
+    let mark = CommandMark()
+    let command = NodeQuestion.setClock.command(to: ridge(path: []), time: 9, now: now, mark)
     guard case .sendText(let text)? = command else { Issue.record("\(String(describing: command))"); return }
-    #expect(text.text == "time 1799999999" && text.type == .cliData)
+    #expect(text.text == mark.marked("time 1799999999") && text.type == .cliData)
     let unsure = Moment(milliseconds: now.milliseconds, trusted: false)
-    #expect(NodeQuestion.setClock.command(to: ridge(path: []), time: 9, now: unsure) == nil)
+    #expect(NodeQuestion.setClock.command(to: ridge(path: []), time: 9, now: unsure, mark) == nil)
   }
 }

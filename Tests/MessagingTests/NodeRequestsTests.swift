@@ -74,7 +74,8 @@ import Testing
     #expect(NodeQuestion.access.needsLogin)
     let now = Moment(milliseconds: 0, trusted: false)
     let contact = Contact(key: fixture.node.key, name: "n")
-    #expect(NodeQuestion.access.command(to: contact, time: 1, now: now)?.encode().suffix(3) == [5, 0, 0])
+    #expect(
+      NodeQuestion.access.command(to: contact, time: 1, now: now, CommandMark())?.encode().suffix(3) == [5, 0, 0])
   }
 
   @Test func `telemetry that nobody asked for is a reading of the node that the push names`() throws {
@@ -87,7 +88,7 @@ import Testing
     fixture.requests.received(.telemetryResponse(KeyPrefix(bytes: [9, 9, 9, 9, 9, 9])!, data: voltage))
     try bench.store.commitNow()
     var kinds: [String] = []
-    try bench.store.eachReading(of: nil, byRadio: nil, limit: 9) { _, kind, _ in kinds.append("\(kind)") }
+    try bench.store.eachReading(of: nil, byRadio: nil, limit: 9) { _, _, kind, _ in kinds.append("\(kind)") }
     #expect(kinds.count == 1)
     withExtendedLifetime(service) {}
   }
@@ -115,6 +116,29 @@ import Testing
     bench.store.commit(everything: true)
     #expect(bench.store.lastSeq == before + 1)
     withExtendedLifetime(service) {}
+  }
+
+  @Test func `a node is started anew by a command that the radio has taken, and not by one that was not sent`() throws {
+    let fixture = try Fixture()
+    let bench = fixture.bench
+    let service = NodeService(
+      bench.messenger, credentials: Credentials(location: bench.scratch.location("credentials")))
+    bench.requests = service.requests
+    var (restarts, takes) = (0, false)
+    service.does = { doing, _ in if case .restarts = doing { restarts += 1 } }
+    bench.swallow { command in
+      guard case .sendText = command else { return false }
+      return !takes
+    }
+    service.requests.longestWait = .milliseconds(1)
+    let stored = try #require(try bench.store.contact(fixture.node.key))
+    func ask(_ command: Text) throws -> String? {
+      try bench.refusal { () throws(Refusal) in try await service.ask(.cli(command), of: stored) }?.code
+    }
+    #expect(try ask("reboot") == "silence" && restarts == 0, "the radio did not take it")
+    takes = true
+    #expect(try ask("reboot") == "silence" && restarts == 1)
+    #expect(try ask("get tx") == "silence" && restarts == 1)
   }
 
   @Test func `the most urgent request goes first, and requests beyond the bound are refused`() throws {

@@ -282,6 +282,31 @@ import Transport
     #expect(refusal?.code == "invalid", "a companion carries nothing")
   }
 
+  @Test func `a way that was not tried in reverse does not stay on the radio`() throws {
+    var settings = Messenger.Settings()
+    settings.delivery.budget.airtime = 1
+    let bench = try Bench(settings)
+    let nodes = NodeService(bench.messenger, credentials: Credentials(location: bench.scratch.location("passwords")))
+    bench.requests = nodes.requests
+    let key = try #require(PublicKey(bytes: [0xA0] + [UInt8](repeating: 7, count: 31)))
+    var ridge = Contact(key: key, type: .repeater, name: "Ridge")
+    ridge.lastModified = 1_795_000_000
+    bench.own.received(Command.addUpdateContact(ridge).encode())
+    bench.own.volatile.advertPaths.insert((key, 1_795_000_000, Path(bytes: [0xB0, 0xC0], bytesPerHop: 1)!), at: 0)
+    bench.synchronizer.refresh(key)
+    try bench.run("the repeater") { try bench.store.contact(key) != nil }
+    let stored = try #require(try bench.store.contact(key))
+    var paths = 0
+    bench.swallow { command in
+      if case .addUpdateContact(let contact) = command, contact.outPath != nil { paths += 1 }
+      return false
+    }
+    let refusal = try bench.refusal { () throws(Refusal) in try await nodes.regions(of: stored) }
+    #expect(refusal?.code == "full" && paths == 1, "\(String(describing: refusal))")
+    let left = bench.own.stored.contacts.first { $0.key == key }
+    #expect(left != nil && left?.outPath == nil)
+  }
+
   @Test func `an answer goes out in the region of its question, if nothing else is chosen`() throws {
     let bench = try Bench()
     let air = Air(bench)
@@ -300,7 +325,7 @@ import Transport
       }
       return question > 0
     }
-    try bench.run("its copy") { try HeardCopy.region(of: bench.store.copies(of: .received(question))) == "ottawa" }
+    try bench.run("its copy") { try HeardCopy.region(of: bench.store.copies(of: .received(question)).kept) == "ottawa" }
     func say(_ key: String, _ region: String? = nil) throws -> [String?] {
       air.scopes = []
       var request = SendRequest(to: "Public", text: Text("pong \(key)"), key: key)

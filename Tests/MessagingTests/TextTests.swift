@@ -90,6 +90,31 @@ import Timing
     #expect(clock.nextInRoom(at(9000, trusted: true), radio: 5000) == 5002)
     #expect(clock.nextInRoom(at(9000, trusted: true), radio: 5100) == 5101)
     #expect(clock.nextInRoom(at(9000, trusted: true), radio: nil) == 9000)
+    // A post by a wrong clock must not take all later ones with it.
+    let now: Int64 = 1_800_000_000
+    var wrong = SenderClock(last: 0, lastInRooms: 4_000_000_000)
+    #expect(wrong.nextInRoom(at(now, trusted: false), radio: nil) == 4_000_000_001, "nobody knows better")
+    #expect(wrong.nextInRoom(at(now, trusted: true), radio: UInt32(now) - 5) == UInt32(now) - 4)
+    var ahead = SenderClock(last: 0, lastInRooms: UInt32(now) + 3600)
+    #expect(ahead.nextInRoom(at(now, trusted: true), radio: UInt32(now)) == UInt32(now) + 3601)
+    #expect(ahead.nextInRoom(at(now, trusted: true), radio: 1_715_770_351) == UInt32(now) + 3602, "it lost its time")
+  }
+
+  @Test func `the times of programs that share the radio are not gone on from`() throws {
+    let scratch = Scratch()
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    store.write { store throws(SQLiteError) in
+      for (origin, time) in [("control", 1000), ("proxy/app", 4_000_000_000)] as [(String, UInt32)] {
+        var message = OutgoingMessage(
+          key: origin, origin: origin, priority: 1, kind: .room, text: "x",
+          created: Moment(milliseconds: 1, trusted: true), lifetime: 1000)
+        message.senderTime = time
+        _ = try store.insertOutgoing(message)
+      }
+    }
+    try store.commitNow()
+    #expect(try store.lastSenderTime() == 1000 && store.lastSenderTime(of: .room) == 1000)
+    #expect(try store.lastSenderTime(of: .channel) == 0)
   }
 }
 
@@ -192,6 +217,36 @@ import Timing
     #expect(try credentials.read() == [two: ""])
   }
 
+  @Test func `a password is stored only if all others are read, and all have room`() throws {
+    let folder = scratch.location("folder")
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+    try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: folder)
+    #expect(throws: Credentials.Failure.self, "a read that fails is no end") {
+      try Credentials(location: folder).read()
+    }
+    // Lines of 72 bytes.
+    func lines(_ count: Int) -> String {
+      var text = ""
+      for number in 0..<count {
+        var key = [UInt8](repeating: 3, count: 32)
+        (key[0], key[1]) = (UInt8(number / 256), UInt8(number % 256))
+        text += "\(Hex.string(key)) secret\n"
+      }
+      return text
+    }
+    let most = 910
+    let full = scratch.write("full", lines(most))
+    try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: full)
+    let credentials = Credentials(location: full)
+    #expect(try credentials.read().count == most)
+    #expect(throws: Credentials.Failure.self) { try credentials.set("secret", for: one) }
+    #expect(try credentials.read().count == most)
+    let larger = scratch.write("larger", lines(2 * most))
+    try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: larger)
+    #expect(throws: Credentials.Failure.self) { try Credentials(location: larger).set("secret", for: one) }
+    #expect(try String(contentsOfFile: larger, encoding: .utf8) == lines(2 * most))
+  }
+
   @Test func `a credentials file that others can read is refused until its mode is corrected`() throws {
     let location = scratch.write("credentials", "\(one.hex) secret\nnonsense\n")
     let credentials = Credentials(location: location)
@@ -219,6 +274,8 @@ import Timing
     #expect(echoes.heard(packet([0xAA], payload), now: now) == 5)
     #expect(echoes.heard(packet([0xBB, 0xAA], payload), now: now) == nil, "the same repeater again")
     #expect(echoes.heard(packet([0xAA, 0xCC], payload), now: now) == 5)
+    #expect(echoes.heard(packet([0xAA], payload), now: now) == 5, "another repeater with the same hash")
+    #expect(echoes.heard(packet([0xBB, 0xAA], payload), now: now) == nil)
     #expect(echoes.heard(packet([0xDD], payload.dropLast() + [0]), now: now) == nil)
     #expect(echoes.heard([1, 2, 3], now: now) == nil)
     #expect(echoes.heard(packet([0xDD], payload), now: now + .seconds(61)) == nil)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Testing
+import UntrustedText
 
 @testable import PageServer
 
@@ -56,6 +57,9 @@ import Testing
     for (plain, coded) in [("", ""), ("f", "Zg"), ("fo", "Zm8"), ("foo", "Zm9v"), ("foob", "Zm9vYg")] {
       #expect(Base64.encode(Array(plain.utf8)) == coded)
       #expect(Base64.decode(coded) == Array(plain.utf8))
+    }
+    for (plain, padded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v")] {
+      #expect(Base64.padded(Array(plain.utf8)) == padded)
     }
     for bad in ["Z", "Zh", "Zm9=", "Zm9 v", "Zm9-"] { #expect(Base64.decode(bad) == nil, "\(bad)") }
   }

@@ -171,6 +171,11 @@ import Timing
     #expect(WebSessions(many).count == WebSessions.mostSessions)
   }
 
+  @Test func `all values of a cookie are read, and those of other names are not`() {
+    let values = WebSessions.values(of: "a", in: ["a=1; b=2", " xa=4;  a=3; A=5; a", "a=x=y"])
+    #expect(values == ["1", "3", "x=y"])
+  }
+
   @Test func `tokens differ, and pages get no route with secrets`() {
     #expect(WebSessions.token() != WebSessions.token())
     #expect(WebSessions.token().utf8.count == 64)

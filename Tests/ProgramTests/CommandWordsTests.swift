@@ -71,6 +71,8 @@ extension WholeProgramTests {
       try expect("search a*", "at least 3 letters", code: 64)
       try expect("messages --since nonsense", "since", code: 64)
       try expect("send nobody x", "nobody", code: 67)
+      try expect("room post r1 x", "r1 is no room", code: 64)
+      try expect("room post Public x", "Public is no room", code: 64)
       try expect("send #none x", "none", code: 67)
       try expect("send r x", "r1 (chat", code: 64)
       let long = String(repeating: "x", count: 200)
@@ -82,6 +84,8 @@ extension WholeProgramTests {
       try expect("sent", "held_for_recipient: ")
       try expect("sent", "meshpost radio advert --flood")
       try expect("contact path r2 --discover", "allows telemetry requests", code: 69)
+      // It would be tried again by itself at some time.
+      try expect("cancel lost", "failed (cancelled)")
       rig.radio?.write("loss 0")
       try expect("retry lost --wait", "delivered")
       try expect("cancel lost", "lost", code: 64)

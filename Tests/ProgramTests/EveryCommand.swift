@@ -96,6 +96,7 @@ final class EveryCommand {
     try check(["node", "region"], ["r1", "ottawa"])
     try check(["radio", "regions"])
     try check(["channel", "relay"], ["#test", "on"])
+    try check(["channel", "data"], ["#test", "0xff00", "00", "ff 10"])
     try check(["channel", "remove"], ["#test"])
     try check(["node", "alias"], ["r1", "Birch"])
     try check(["node", "note"], ["r1", "by the pond"])
@@ -133,7 +134,7 @@ final class EveryCommand {
     try check(["radio", "restore"], [backup, "--yes", "--only", "settings"])
     for words in [["doctor", "all"], ["report"], ["status"], ["overview"], ["map"]] { try check(words) }
     try check(["backup"], [rig.scratch.location("store.backup")])
-    for chart in ["signal", "battery", "traffic"] { try check(["chart", chart]) }
+    for chart in ["signal", "battery", "clock", "neighbours", "noise", "traffic"] { try check(["chart", chart]) }
     try check(["capture"], [rig.scratch.location("air.pcap"), "--seconds", "1"])
     return tried
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import COpenSSL
 import Deflate
 import EventLoop
 import Foundation
@@ -88,19 +89,51 @@ import Timing
             pass
     """
 
-  @Test(arguments: ["1.2", "1.3"]) func `a TLS session is resumed after a cut, only with the same context`(
-    _ version: String
-  )
-    throws
-  {
-    let scratch = Scratch()
+  private func tlsServer(_ version: String, _ scratch: Scratch) throws -> (Program, port: UInt16) {
     let make = """
       openssl req -x509 -newkey rsa:2048 -nodes -keyout server.key -out server.pem -days 2 -subj /CN=localhost \
       -addext subjectAltName=DNS:localhost 2>/dev/null
       """
     #expect(try Program("/bin/bash", ["-c", make], folder: scratch.folder).ended() == 0)
     let server = try Program(Program.python, ["-c", Self.tlsServer, version], folder: scratch.folder)
-    let port = UInt16(try server.line(with: "port ").split(separator: " ").last.map(String.init) ?? "") ?? 0
+    return (server, UInt16(try server.line(with: "port ").split(separator: " ").last.map(String.init) ?? "") ?? 0)
+  }
+
+  @Test func `an error that other code has left with OpenSSL does not end a TLS connection`() throws {
+    let scratch = Scratch()
+    let (server, port) = try tlsServer("1.3", scratch)
+    defer { withExtendedLifetime(server) {} }
+    let loop = EventLoop()
+    let tls = try TLSContext(authorities: scratch.location("server.pem"))
+    var (heard, end) = ([UInt8](), StreamEnd?.none)
+    _ = loop.begin {
+      do {
+        let socket = try await loop.connect(host: "localhost", port: port, through: nil, timeout: .seconds(20))
+        let stream = try #require(TLSStream(SocketStream(socket, on: loop), tls, host: "localhost"))
+        stream.write([0x78])
+        heard += try await stream.read()
+        // A key that is too short.
+        EVP_PKEY_free(EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nil, [1], 1))
+        #expect(ERR_peek_error() != 0)
+        stream.write([0x78])
+        heard += try await stream.read()
+      } catch {
+        end = error as? StreamEnd ?? .failed("\(error)")
+      }
+    }
+    #expect(turn(loop) { end != nil })
+    #expect(heard == Array("anew".utf8))
+    #expect(end == .closed, "the server ends it after the second byte")
+  }
+
+  @Test(arguments: ["1.2", "1.3"]) func `a TLS session is resumed after a cut, only with the same context`(
+    _ version: String
+  )
+    throws
+  {
+    let scratch = Scratch()
+    let (server, port) = try tlsServer(version, scratch)
+    defer { withExtendedLifetime(server) {} }
     let loop = EventLoop()
     let tls = try TLSContext(authorities: scratch.location("server.pem"))
     let other = try TLSContext(authorities: scratch.location("server.pem"))

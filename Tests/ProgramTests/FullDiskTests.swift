@@ -56,6 +56,39 @@ extension WholeProgramTests {
       #expect(try rig.gateway?.ended() == 0)
     }
 
+    @Test func `a damaged database that is replaced while the gateway waits for its disk is reported`() throws {
+      let rig = try Rig()
+      let place = rig.scratch.location("small")
+      try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
+      guard try Self.run("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", place) else { return }
+      defer { _ = try? Self.run("umount", "-l", place) }  // `try?`: the folder of the test goes anyway
+      try rig.startRadio()
+      rig.writeGatewayConfiguration()
+      let file = rig.scratch.location("gw.toml")
+      let text = try String(contentsOfFile: file, encoding: .utf8)
+      _ = rig.scratch.write(
+        "gw.toml", text.replacingOccurrences(of: rig.scratch.location("gw.db"), with: "\(place)/gw.db"))
+      try rig.startGateway()
+      try rig.waitForSync()
+      rig.gateway?.send(SIGTERM)
+      #expect(try rig.gateway?.ended() == 0)
+      _ = try Self.run("dd", "if=/dev/zero", "of=\(place)/filler", "bs=1k")
+      // In place: that needs no room.
+      let database = try FileHandle(forUpdating: URL(filePath: "\(place)/gw.db"))
+      database.write(Data(repeating: 0x55, count: 4096))
+      try database.close()
+      rig.gateway = try Program.own("meshpostd", ["--config", file])
+      try rig.gateway?.line(with: "the gateway cannot start: ")
+      unlink("\(place)/filler")
+      try rig.gateway?.line(with: "the disk takes writes: starting")
+      try rig.gateway?.line(with: ", and a new one begun")
+      try untilTrue("the alert") {
+        try rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost")
+      }
+      rig.gateway?.send(SIGTERM)
+      #expect(try rig.gateway?.ended() == 0)
+    }
+
     @Test func `a database that is removed while the gateway runs is reported, and can still be saved`() throws {
       let rig = try Rig()
       try rig.startRadio()

@@ -158,7 +158,7 @@ extension WholeProgramTests {
       let tried = try EveryCommand(rig, shapes).run()
       let elsewhere: Set<String> = [
         "retry", "node login", "node logout", "node status", "node neighbours", "node regions", "node access",
-        "node trace", "node cli", "node clock", "room login",
+        "node trace", "node cli", "node clock", "node snapshot", "node diff", "room login",
         "room post", "room read", "radio probe", "radio scan", "radio pair", "radio forget", "doctor bluetooth",
         "upstream skip",
       ]

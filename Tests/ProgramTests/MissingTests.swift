@@ -26,11 +26,13 @@ extension WholeProgramTests {
       ("contact add nosuch", node), ("contact remove nosuch", node), ("contact export nosuch", node),
       ("contact share nosuch", node), ("contact path nosuch", node), ("contacts --radio nosuch", radio),
       ("channel remove nosuch", channel), ("channel region nosuch x", channel), ("channel relay nosuch on", channel),
+      ("channel data nosuch 1 00", channel),
       ("node login nosuch", node), ("node logout nosuch", node), ("node status nosuch", node),
       ("node telemetry nosuch", node), ("node neighbours nosuch", node), ("node access nosuch", node),
       ("node region nosuch x", node), ("node regions nosuch", node),
       ("contact commands nosuch on", node), ("node trace nosuch", node),
-      ("node cli nosuch ver", node), ("node clock nosuch", node), ("node readings nosuch", node),
+      ("node cli nosuch ver", node), ("node clock nosuch", node), ("node snapshot nosuch", node),
+      ("node diff nosuch", node), ("node readings nosuch", node),
       ("node alias nosuch x", node),
       ("node note nosuch x", node), ("node tag nosuch x", node), ("upstream remove nosuch", upstream),
       ("upstream forget nosuch", "no upstream \"nosuch\" was removed; removed: "),
@@ -40,6 +42,7 @@ extension WholeProgramTests {
       ("upstream retry hub 999", "hub has no dead letter 999"), ("upstream drop hub 999", "hub has no dead letter 999"),
       ("alerts acknowledge 999", "there is no alert 999"),
       ("map --radio nosuch", radio), ("chart signal nosuch", node), ("chart battery nosuch", node),
+      ("chart clock nosuch", node), ("chart neighbours nosuch", node), ("chart noise nosuch", node),
       ("chart traffic --radio nosuch", radio),
     ]
 

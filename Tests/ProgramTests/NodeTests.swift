@@ -10,7 +10,7 @@ private final class PythonMesh {
   let rig: Rig
   private let folder: URL
 
-  init(poll: String = "") throws {
+  init(more: String = "") throws {
     rig = try Rig()
     folder = rig.scratch.folder.appending(path: "mesh")
     let base = try LoopbackPort.pair()
@@ -25,7 +25,7 @@ private final class PythonMesh {
     rig.writeGatewayConfiguration()
     let file = rig.scratch.location("gw.toml")
     let text = try String(contentsOfFile: file, encoding: .utf8)
-    _ = rig.scratch.write("gw.toml", text + "\n" + poll)
+    _ = rig.scratch.write("gw.toml", text + "\n" + more)
     try rig.startGateway()
     try rig.waitForSync()
     try untilTrue("both servers among the contacts") {
@@ -52,7 +52,7 @@ private final class PythonMesh {
 extension WholeProgramTests {
   @Suite struct RemoteNodes {
     @Test func `a repeater answers a login, status, telemetry, neighbours and commands`() throws {
-      let mesh = try PythonMesh(poll: "[[poll]]\nnode = \"Ridge\"\nkind = \"status\"\nevery_min = 1\n")
+      let mesh = try PythonMesh(more: "[[poll]]\nnode = \"Ridge\"\nkind = \"status\"\nevery_min = 1\n")
       let rig = mesh.rig
       #expect(try mesh.meshpost(["node", "login", "Ridge"], input: "wrong").code != 0)
       let login = try mesh.meshpost(["node", "login", "Ridge"], input: "password")
@@ -97,6 +97,39 @@ extension WholeProgramTests {
       }
       let log = try #require(rig.gateway?.lines.joined())
       #expect(!log.contains("password") && !log.contains("wrong"), "passwords never reach the log")
+    }
+
+    @Test func `a snapshot keeps a repeater's settings, and a later one shows what has changed`() throws {
+      let mesh = try PythonMesh(more: "[messaging]\nairtime_per_hour_s = 3600\n")
+      let rig = mesh.rig
+      #expect(try rig.meshpost("node", "snapshot", "Ridge").code == 64, "only for admins")
+      #expect(try rig.meshpost("node", "diff", "Ridge").code == EX_NOINPUT)
+      #expect(try mesh.meshpost(["node", "login", "Ridge"], input: "password").code == 0)
+      #expect(try rig.meshpost("node", "snapshot", "Ridge", "--stored").code == EX_NOINPUT)
+      let first = try rig.meshpost("node", "snapshot", "Ridge")
+      #expect(first.code == 0, "\(first.lines)")
+      #expect(first.lines.contains { $0.hasSuffix("tx = 22") } && first.lines.contains { $0.contains("cad = (not") })
+      #expect(try rig.meshpost("node", "cli", "Ridge", "set tx 17").lines == ["OK"])
+      // Without --json it prints each setting, which shows that it has not ended.
+      #expect(try rig.meshpost("node", "snapshot", "Ridge").code == 0)
+      let second = try rig.meshpost("node", "snapshot", "Ridge", "--stored", "--json")
+      let shapes = try JSONShapes()
+      #expect(second.code == 0 && shapes.problems("node snapshot", second.lines).isEmpty, "\(second.lines)")
+      let snapshot = try JSONValue(parsing: second.lines.joined())
+      #expect(
+        snapshot["settings"]?["tx"]?.string == "17"
+          && snapshot["settings"]?["firmware"]?.string?.hasPrefix("v1.17") == true)
+      #expect(!second.lines.joined().contains("hello"), "no password")
+      let difference = try rig.meshpost("node", "diff", "Ridge")
+      #expect(difference.code == 1 && difference.lines.last == "tx: 22 -> 17", "\(difference.lines)")
+      let changes = try rig.meshpost("node", "diff", "Ridge", "--json")
+      #expect(shapes.problems("node diff", changes.lines).isEmpty, "\(changes.lines)")
+      #expect(try rig.meshpost("node", "diff", "Ridge", "2").code == EX_NOINPUT)
+      #expect(try rig.meshpost("node", "snapshot", "Ridge", "--stored").lines.contains("tx = 17"))
+      let events = try rig.meshpost("journal", "--limit", "1000", "--json").lines.filter {
+        $0.contains(#""kind":"snapshot""#)
+      }
+      #expect(events.count == 2)
     }
 
     @Test func `a room accepts a login and posts, and a login again after a restart`() throws {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import EarlierSchemas
 import Foundation
 import Glibc
 import JSON
+import MeshCrypto
 import TestSupport
 import Testing
 
@@ -260,6 +262,32 @@ extension WholeProgramTests {
         rig.askHub("POST", "/v1/gateways/g/events", body: #"{"epoch":"e","events":[\#(odd)]}"#)?.status == 200)
       let contacts = try JSONValue(parsing: rig.askHub("GET", "/v1/gateways/g/contacts")?.body ?? [])
       #expect(contacts["contacts"]?.array?.count == 1)
+    }
+
+    @Test func `copies of a message are joined over gateways on PostgreSQL, too, whatever text they have`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      var traits = MessageTraits(kind: "channel", time: 100, text: Array("hello".utf8))
+      (traits.channel, traits.senderName) = ("0011223344556677", Array("Birch".utf8))
+      let said = #""kind":"channel","channel":"0011223344556677","sender_name":"Birch","sender_time":100"#
+      for gateway in ["a", "b"] {
+        let identity = "\"identity\":\"\(Hex.string(traits.identity))\""
+        let bodies = [
+          ("message", #"{\#(said),"text":"hello"}"#), ("ways", #"{"identity":"x\u0000\\u0000","ways":[]}"#),
+          ("ways", #"{\#(identity),"x":"\u0000","ways":[{"path":["a1"],"region":"\#(gateway)\u0000"}]}"#),
+        ]
+        let events = bodies.enumerated().map { number, event in
+          #"{"seq":\#(number + 1),"at":1,"kind":"\#(event.0)","body":\#(event.1)}"#
+        }
+        let batch = #"{"epoch":"e","events":[\#(events.joined(separator: ","))]}"#
+        #expect(rig.askHub("POST", "/v1/gateways/\(gateway)/events", body: batch)?.status == 200)
+      }
+      let list = try JSONValue(parsing: rig.askHub("GET", "/v1/messages?after=0")?.body ?? [])
+      let position = try #require(list["messages"]?.array?.first?["position"]?.integer)
+      let one = try JSONValue(parsing: rig.askHub("GET", "/v1/messages/\(position)")?.body ?? [])
+      #expect(one["ways"]?.array?.map { $0["gateway"]?.string } == ["a", "b"])
+      #expect(one["ways"]?.array?.first?["ways"]?.array?.first?["path"]?.array?.first?.string == "a1")
     }
 
     @Test func `a message that a flood reports at one hub is listed again for a reporter at the other hub`() throws {

@@ -182,7 +182,7 @@ final class Program: Sendable {
 
   /// Waits for the end and for all output; returns the exit code.
   func ended() throws -> Int32 {
-    try wait(for: "\(name) to end") { state.withLock { $0.isAtEnd } ? exitCode : nil }
+    try wait(for: "\(name) to end", said: { lines.count }) { state.withLock { $0.isAtEnd } ? exitCode : nil }
   }
 
   private func wait<Value>(for what: String, said: () -> Int = { 0 }, _ look: () -> Value?) throws -> Value {

@@ -243,6 +243,8 @@ extension WholeProgramTests {
     @Test func `each client has its own position in the messages, also after a kill of the gateway`() throws {
       let (rig, port) = try share()
       let (first, second) = (try WireClient(port: port), try WireClient(port: port))
+      // A position begins with the first request.
+      for client in [first, second] { #expect(try client.ask([10]) == [10]) }
       rig.radio?.write("chan r1 0 one")
       try rig.radio?.line(with: "chan r1 0 one")
       try first.push(0x83)

@@ -163,7 +163,11 @@ extension WholeProgramTests {
       try screen.type("Tab")
       try screen.shows("a mention") { $0.contains("> hi @[r1]") }
       try screen.type("Enter")
-      try screen.shows("that it is sent") { $0.contains { $0.contains("me: hi @[r1]  ✓") } }
+      try screen.type("-l", "and more")
+      try screen.shows("that it is sent, and what was typed meanwhile") { lines in
+        lines.contains { $0.contains("me: hi @[r1]  ✓") } && lines.last == "> and more"
+      }
+      try screen.type("C-u")
       try screen.resize(columns: 40, rows: 20)
       let long = String(repeating: "word ", count: 20)
       try screen.type("-l", long)

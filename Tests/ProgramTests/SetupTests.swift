@@ -58,6 +58,11 @@ extension WholeProgramTests {
       try again.line(with: "synced with the radio")
       try again.line(with: "hello from the ridge")
       again.send(SIGINT)
+      _ = try again.ended()
+      rig.scratch.makeFolder("config/meshpost")
+      _ = rig.scratch.write("config/meshpost/meshpostd.toml", "[radio]\nlink = \"auto:\"\n")
+      let ignoring = try meshpost(["run", "--link", rig.link], environment: places)
+      #expect(ignoring.code == 64 && ignoring.lines.contains { $0.contains("is used as it is") }, "\(ignoring.lines)")
     }
 
     @Test func `run names the gateway that has the radio`() throws {

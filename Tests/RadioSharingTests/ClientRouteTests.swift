@@ -74,6 +74,38 @@ import Testing
   }
 }
 
+@Suite struct ClientPositionTests {
+  @Test func `what a client asks for without waiting counts as received once its machine has it`() {
+    var position = ClientPosition(after: 5)
+    // Three requests in one packet.
+    for message in [6, 7, 8] as [Int64] {
+      position.confirm()
+      position.deliver(message)
+    }
+    #expect(position.confirmed == 7 && position.received == 5)
+    #expect(position.takeUnsaved() == 5, "a new position")
+    position.wasTaken()
+    #expect(position.received == 7)
+    #expect(position.takeUnsaved() == 7)
+    #expect(position.takeUnsaved() == nil)
+    position.confirm()
+    #expect(position.takeUnsaved() == 8)
+  }
+
+  @Test func `a position is stored after 32 messages`() {
+    var position = ClientPosition(after: 0, isStored: true)
+    for message in 1...32 as ClosedRange<Int64> {
+      #expect(!position.isDue)
+      position.deliver(message)
+      position.wasTaken()
+      position.confirm()
+    }
+    #expect(position.isDue)
+    #expect(position.takeUnsaved() == 32)
+    #expect(!position.isDue)
+  }
+}
+
 @Suite struct ListenAddressTests {
   @Test(arguments: [
     ("127.0.0.1:5000", true), ("[::1]:5000", true), ("0.0.0.0:1", false), ("[fd00::1]:5000", false),

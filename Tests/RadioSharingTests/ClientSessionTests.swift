@@ -2,6 +2,7 @@
 
 import Companion
 import EventLoop
+import SQLite
 import Store
 import TestSupport
 import Testing
@@ -34,6 +35,106 @@ import Timing
     client.send(Self.battery, Self.nextMessage, [5], Self.nextMessage, [200], Self.battery)
     let codes = try client.frames(6).map { $0[0] }
     #expect(codes == [12, 10, 9, 10, 1, 12])
+  }
+
+  @Test func `a client's message goes on the air only if the disk can keep it`() throws {
+    let bench = try Bench()
+    let client = try bench.client()
+    var (isFull, sent) = (true, 0)
+    bench.radio.radio.refuses = { command in
+      if case .sendChannelText = command { sent += 1 }
+      return nil
+    }
+    let fill = { [store = bench.store] in
+      guard isFull else { return }
+      store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "database or disk is full") }
+    }
+    // For this turn, and after the others' own work, which commits.
+    fill()
+    bench.loop.afterTurn(fill)
+    let text = Command.sendChannelText(type: .plain, slot: 0, time: 1_795_000_100, text: "kept?").encode()
+    client.send(text)
+    #expect(try client.frames(1) == [[1, 3]] && sent == 0)
+    isFull = false
+    bench.loop.turn(wait: false)
+    client.send(text)
+    #expect(try client.frames(2).last == [0] && sent == 1)
+    #expect(bench.log.contains { $0.contains("cannot send now: the store is full") }, "\(bench.log.suffix(3))")
+  }
+
+  @Test func `a slot that a client changed without an answer of the radio is read again`() throws {
+    let bench = try Bench(on: InventedMachine())
+    let client = try bench.client()
+    let output = bench.radio.radio.output
+    var (isAsked, isLost) = (false, false)
+    bench.radio.radio.refuses = { command in
+      if case .setChannel = command { isAsked = true }
+      return nil
+    }
+    bench.radio.radio.output = { frame in
+      if isAsked, !isLost, frame == Reply.ok.encode() { isLost = true } else { output?(frame) }
+    }
+    let secret = try #require(ChannelSecret(bytes: Array(repeating: 7, count: 16)))
+    client.send(Command.setChannel(Channel(slot: 1, name: "#trees", secret: secret)).encode())
+    try bench.run("the slot") { try bench.store.channel(slot: 1)?.name == "#trees" && !bench.synchronizer.doubts(1) }
+    #expect(try isLost && client.frames(1).count == 1)
+  }
+
+  private static func text(_ words: Text, slot: UInt8 = 0) -> [UInt8] {
+    Command.sendChannelText(type: .plain, slot: slot, time: 1_795_000_100, text: words).encode()
+  }
+
+  private func texts(_ bench: Bench) throws -> [String] {
+    var texts: [String] = []
+    try bench.store.eachOutgoing {
+      texts.append($0.text.string)
+      return true
+    }
+    return texts
+  }
+
+  @Test func `a text that the radio would cut is refused, and one with a NUL is stored as it is received`() throws {
+    let bench = try Bench()
+    let client = try bench.client()
+    // The radio prepends "r0: ".
+    client.send(Self.text(Text(bytes: Array(repeating: 97, count: 157))))
+    #expect(try client.frames(1) == [[1, 3]] && texts(bench).isEmpty)
+    client.send(Self.text(Text(bytes: Array("whole".utf8) + [0] + Array("unread".utf8))))
+    #expect(try client.frames(2).last == [0] && texts(bench) == ["whole"])
+  }
+
+  @Test func `a text goes only to a slot that the radio has reported as used`() throws {
+    let bench = try Bench()
+    let client = try bench.client()
+    // The radio has eight slots, and the last ones are empty.
+    client.send(Self.text("never read", slot: 40), Self.text("empty", slot: 7))
+    #expect(try client.frames(2) == [[1, 3], [1, 3]])
+  }
+
+  @Test func `without a link a client's message costs no air time`() throws {
+    let bench = try Bench()
+    let client = try bench.client()
+    client.send(Self.text("first"))
+    #expect(try client.frames(1) == [[0]])
+    let used = bench.messenger.status.airtime.used
+    #expect(used > 0)
+    bench.radio.stop()
+    try bench.run("the link is lost") { bench.synchronizer.connection.state != .up }
+    client.send(Self.text("second"))
+    #expect(try client.frames(2).last == [1, 4] && texts(bench) == ["first"])
+    #expect(bench.messenger.status.airtime.used == used)
+  }
+
+  @Test func `a connection has a position of its own only when it asks for a message`() throws {
+    let bench = try Bench(isThere: false)
+    let place = "apps/127.0.0.1/1"
+    let silent = try bench.client()
+    silent.close()
+    try bench.run("it to be gone") { bench.clients == 0 }
+    #expect(try bench.store.clientCursor(place) == nil)
+    let client = try bench.client()
+    client.send(Self.nextMessage)
+    #expect(try client.frames(1) == [Self.noMoreMessages] && bench.store.clientCursor(place) == 0)
   }
 
   @Test func `a client that sends 65 commands without waiting is disconnected, and none is carried out`() throws {
@@ -201,6 +302,43 @@ import Timing
       }
       return texts == ["hello"]
     }
+  }
+
+  @Test(arguments: [nil, RadioError.tableFull])
+  func `a client's message is on disk before the radio gets it, and one that the radio refuses has failed`(
+    _ error: RadioError?
+  ) throws {
+    let bench = try Bench()
+    let client = try bench.client()
+    var kept: [OutgoingState?] = []
+    func row(_ store: Store) throws -> OutgoingMessage? {
+      var found: OutgoingMessage?
+      try store.eachOutgoing {
+        found = $0
+        return true
+      }
+      return found
+    }
+    bench.radio.radio.refuses = { command in
+      guard case .sendChannelText = command else { return nil }
+      // `try?`: without a store the message is missing.
+      let copy = try? Store(Store.Settings(location: bench.scratch.afterCut("gw.db")))
+      kept.append(copy.flatMap { try? row($0)?.state })
+      return error
+    }
+    let text = Command.sendChannelText(type: .plain, slot: 0, time: 1_795_000_100, text: "kept?").encode()
+    client.send(text)
+    #expect(try client.frames(1) == [error == nil ? [0] : [1, 3]])
+    #expect(kept == [.sent])
+    bench.loop.turn(wait: false)
+    #expect(try row(bench.store)?.state == (error == nil ? .sent : .failed))
+    #expect(try row(bench.store)?.attempts.accepted == (error == nil ? 1 : 0))
+    bench.radio.radio.refuses = { _ in nil }
+    client.send(text)
+    _ = try client.frames(2)
+    bench.loop.turn(wait: false)
+    let again = try #require(try row(bench.store))
+    #expect(again.state == .sent && again.reason == nil && again.attempts.accepted == (error == nil ? 2 : 1))
   }
 
   @Test func `a client beyond the limit is rejected, and a disconnected client's place is free at once`() throws {

@@ -99,12 +99,12 @@ private final class MeteredHub: Carrier {
     return upstream
   }
 
-  private func append(_ kind: EventKind, _ count: Int) {
+  private func append(_ kind: EventKind, _ count: Int, bytes: Int = 300) {
     store.write { store throws(SQLiteError) in
       for _ in 0..<count {
         try store.append(
           kind, at: Moment(milliseconds: 1, trusted: true),
-          body: Array("\"\(String(repeating: "x", count: 300))\"".utf8))
+          body: Array("\"\(String(repeating: "x", count: bytes))\"".utf8))
       }
     }
   }
@@ -137,6 +137,51 @@ private final class MeteredHub: Carrier {
     // The third event waits behind the messages.
     #expect(count("allowance") == 2, "the stops are reported")
     #expect(lines.count { $0.contains("the allowance stops") } >= 3)
+    upstream.stop()
+  }
+
+  @Test func `an advert that does not fit into the allowance stops no messages`() throws {
+    let upstream = try upstream(daily: 100_000)
+    append(.advert, 1, bytes: 90_000)
+    for _ in 0..<40 {
+      append(.message, 1)
+      loop.pass(.seconds(10))
+    }
+    #expect(count("message") == 40 && count("advert") == 0, "\(count("message"))")
+    upstream.stop()
+  }
+
+  @Test func `events that the allowance holds back do not show an upstream as stuck`() throws {
+    let upstream = try upstream()
+    append(.packet, 1000)
+    loop.pass(.seconds(3600))
+    #expect(upstream.status.pending > 100 && upstream.progress == .unknown)
+    append(.message, 1)
+    loop.pass(.milliseconds(300))
+    #expect(upstream.progress == .fine, "the message has waited only since now")
+    upstream.stop()
+  }
+
+  @Test func `a dead letter of a stopped lane does not hold back those of messages`() throws {
+    let upstream = try upstream()
+    append(.message, 1)
+    append(.advert, 1000)
+    loop.pass(.seconds(3600))
+    #expect(upstream.status.allowance?.spent == [.nodes, .packets])
+    for (seq, kind) in [(2, "advert"), (1, "message")] as [(Int64, String)] {
+      store.write { store throws(SQLiteError) in
+        let event = JournalEvent(seq: seq, at: 1, trusted: true, kind: kind, body: Array("{}".utf8))
+        try store.bury(event, upstream: "hub", status: 422, reason: "no", at: 1)
+      }
+    }
+    try store.commitNow()
+    #expect(try store.retryDeadLetters(of: "hub") == 2)
+    upstream.resume()
+    loop.pass(.seconds(60))
+    #expect(try store.letter(1, of: "hub") == nil && store.letter(2, of: "hub") == .dead)
+    // The other one goes behind the adverts of the next days.
+    loop.pass(.seconds(5 * 86_400))
+    #expect(try store.letter(2, of: "hub") == nil)
     upstream.stop()
   }
 

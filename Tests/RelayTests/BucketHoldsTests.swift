@@ -34,6 +34,20 @@ import Timing
     #expect(holds.mustTell("channel/a", at: time(6)))
   }
 
+  @Test mutating func `a bucket that this gateway limits waits alone, longer with each time`() {
+    var holds = BucketHolds()
+    for round in 0..<20 {
+      let line = holds.holdLimited("documents", "too often", for: nil, at: time(0), using: &random)
+      #expect((line != nil) == (round == 0) && holds.words(radioWasRead: true) == "too often")
+      #expect(holds.firstEnd.map { $0 > time(0) && $0 <= time(300) } == true)
+    }
+    #expect(holds.end(at: time(300)) == ["documents"] && holds.words(radioWasRead: true) == "too often")
+    holds.isNotLimited("documents")
+    #expect(holds.words(radioWasRead: true) == nil)
+    _ = holds.holdLimited("commands", "too many", for: .seconds(10), at: time(400), using: &random)
+    #expect(holds.firstEnd == time(410))
+  }
+
   @Test func `buckets that wait for the radio are released together`() {
     var holds = BucketHolds()
     holds.waitForRadio("channel/a")

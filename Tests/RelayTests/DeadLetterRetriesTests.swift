@@ -56,10 +56,24 @@ import Timing
     retries.dropped(7)
     #expect(retries.wait(now: now) == nil)
     #expect(retries.failure == nil)
+    let failing = Verdict.failing(reason: "HTTP 503", after: .seconds(600))
+    #expect(retries.answered(failing, 3, seq: 7, now: now) == nil)
+    #expect(retries.wait(now: now) == now + .seconds(600))
     // A time of a year is an hour, and a number without a bound no trap.
     let year = Verdict.busy(reason: "HTTP 429", after: .seconds(31_536_000))
     #expect(retries.answered(year, 3, seq: 7, isAlone: true, now: now) == nil)
     #expect(retries.wait(now: now) == now + .seconds(3600))
+  }
+
+  @Test func `a letter that a webhook forbids goes behind the others and the events, and is tried again later`() {
+    var retries = DeadLetterRetries()
+    let now = MonotonicTime(seconds: 0)
+    #expect(retries.answered(.stopped(reason: "HTTP 403"), 3, seq: 7, isAlone: true, now: now) == nil)
+    #expect(retries.failure?.seq == 7 && retries.after == 3)
+    let then = now + RetryPolicy.first
+    #expect(retries.wait(now: now) == then)
+    let (first, idle) = (retries.isNext(eventsWait: true, now: then), retries.isNext(eventsWait: false, now: then))
+    #expect(!first && idle)
   }
 
   @Test func `letters go ahead of events once, and then only if none waits`() {

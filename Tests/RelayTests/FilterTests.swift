@@ -265,4 +265,19 @@ private final class Mesh {
     #expect(try !mesh.passes(filter, .document, note.replacing("other", with: "hub")))
     #expect(try mesh.passes(filter, .command, #"{"upstream":"hub","command":"send","error":"x"}"#))
   }
+
+  @Test func `a batch knows how much its last event covers, and how much with what follows it`() throws {
+    let mesh = try Mesh()
+    let start = mesh.store.lastSeq
+    try mesh.write { store throws(SQLiteError) in
+      for kind in [EventKind.message, .reaction, .advert] {
+        try store.append(kind, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
+      }
+    }
+    let batch = try Batch(
+      after: start, of: mesh.store, lane: .messages, limits: Batch.Limits(events: 2, bytes: 1000),
+      filter: EventFilter(kinds: ["message"]))
+    #expect(batch.events.map(\.kind) == ["message"] && batch.last == start + 3)
+    #expect(batch.covered.events == 2 && batch.coveredByEvents?.events == 1)
+  }
 }

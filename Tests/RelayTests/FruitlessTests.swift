@@ -42,7 +42,68 @@ private final class TroubledHub: Carrier {
   func close() {}
 }
 
+/// A server whose test takes five seconds.
+private final class SlowTest: Carrier {
+  let kind = "hub"
+  let place = "nowhere"
+  let serverKeepsCount = false
+  let bytesSent: UInt64 = 0
+  private let loop: EventLoop
+  private var running = 0
+  private(set) var most = 0
+  private(set) var closings = 0
+
+  init(on loop: EventLoop) { self.loop = loop }
+
+  func greet() async -> Greeting { .ready }
+  func carry(_ batch: Batch) async -> Verdict { .acknowledged(through: batch.last) }
+
+  func test() async -> Verdict {
+    running += 1
+    most = max(most, running)
+    // `try?`: nobody cancels it.
+    try? await loop.sleep(for: .seconds(5))
+    running -= 1
+    return .acknowledged(through: 0)
+  }
+
+  func close() { closings += 1 }
+}
+
 @Suite struct FruitlessTests {
+  @Test func `two tests of one upstream run one after the other`() throws {
+    let scratch = Scratch(inMemory: true)
+    let loop = EventLoop(on: InventedMachine())
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let server = SlowTest(on: loop)
+    let upstream = try Upstream(
+      Upstream.Settings(name: "hub"), carrier: server, store: store, on: loop,
+      log: Log(level: .error, sink: { _, _ in }))
+    loop.afterTurn { store.commit() }
+    var answers: [String?] = []
+    for _ in 1...4 { _ = loop.begin { answers.append(await upstream.test()) } }
+    loop.pass(.seconds(30))
+    #expect(server.most == 1 && answers.count == 4, "\(answers)")
+    #expect(answers.contains(nil) && answers.contains("another test of it is under way"), "\(answers)")
+    upstream.stop()
+  }
+
+  @Test func `the test of a paused upstream leaves no connection behind that nobody reads`() throws {
+    let scratch = Scratch(inMemory: true)
+    let loop = EventLoop(on: InventedMachine())
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let server = SlowTest(on: loop)
+    let upstream = try Upstream(
+      Upstream.Settings(name: "hub"), carrier: server, store: store, on: loop,
+      log: Log(level: .error, sink: { _, _ in }))
+    loop.afterTurn { store.commit() }
+    upstream.setPaused(true)
+    _ = loop.begin { _ = await upstream.test() }
+    loop.pass(.seconds(10))
+    #expect(server.closings == 1)
+    upstream.stop()
+  }
+
   @Test func `a server that answers but accepts nothing for a day causes four log lines`() throws {
     let scratch = Scratch(inMemory: true)
     let loop = EventLoop(on: InventedMachine())

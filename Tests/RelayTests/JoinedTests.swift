@@ -21,6 +21,11 @@ private final class ForgetfulSource: UpdatesSource {
   private var last: Int64 = 3
   private(set) var pages = 0
   private let bucket: String
+  /// It has a command, too.
+  var hasCommand = false
+  private(set) var commandPages = 0
+  /// Called when a page was asked for.
+  var onPage: () -> Void = {}
 
   init(_ bucket: String) { self.bucket = bucket }
 
@@ -31,9 +36,14 @@ private final class ForgetfulSource: UpdatesSource {
 
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
     let body = #"{"gateway":"a","sender_name":"Ana","sender_time":1,"text":"hello"}"#
-    var text = #"{"buckets":[{"bucket":"\#(bucket)","seq":\#(last),"at":\#(last)}]}"#
-    if case .page(_, let from, _, _, _) = question {
+    let command = hasCommand ? #"{"bucket":"commands","seq":1,"at":1},"# : ""
+    var text = #"{"buckets":[\#(command){"bucket":"\#(bucket)","seq":\#(last),"at":\#(last)}]}"#
+    if case .page("commands", _, _, _, _) = question {
+      commandPages += 1
+      text = #"{"first":1,"last":1,"last_at":1,"updates":[{"seq":1,"at":1,"id":"c","body":{}}]}"#
+    } else if case .page(_, let from, _, _, _) = question {
       pages += 1
+      onPage()
       if alternates { isJoined.toggle() }
       let numbers = isJoined && from.seq < last ? Array(from.seq + 1...last) : []
       let updates = numbers.map { #"{"seq":\#($0),"at":\#($0),"id":"x\#($0)","body":\#(body)}"# }
@@ -46,7 +56,7 @@ private final class ForgetfulSource: UpdatesSource {
 }
 
 private final class Host: RelayHost {
-  let exchangedChannels: [String]
+  var exchangedChannels: [String]
   let takenGateways: [String] = []
   var taken = 0
 
@@ -61,6 +71,45 @@ private final class Host: RelayHost {
 }
 
 @Suite struct JoinedTests {
+  @Test func `a channel that is joined during a fetch voids its page without a warning or a pause`() throws {
+    let digest = ChannelSecret.publicChannel.digest
+    let (source, host) = (ForgetfulSource("channel/\(digest)"), Host(digest))
+    source.isJoined = true
+    let bench = try UpdatesBench(source, host)
+    defer { bench.end() }
+    source.onPage = { [unowned source] in
+      guard host.exchangedChannels.count == 1 else { return }
+      host.exchangedChannels.append("0011223344556677")
+      source.updates?.wantsChanged()
+    }
+    bench.sync.reachable(true)
+    bench.loop.pass(.milliseconds(100))
+    #expect(host.taken == 3 && host.exchangedChannels.count == 2 && source.pages == 2)
+    #expect(bench.lines.isEmpty && bench.sync.report.trouble == nil, "\(bench.lines)")
+  }
+
+  @Test func `a full queue of commands does not hold up the messages of channels`() throws {
+    let digest = ChannelSecret.publicChannel.digest
+    let (source, host) = (ForgetfulSource("channel/\(digest)"), Host(digest))
+    (source.isJoined, source.hasCommand) = (true, true)
+    let bench = try UpdatesBench(source, host)
+    defer { bench.end() }
+    bench.store.write { store throws(SQLiteError) in
+      for number in 1...300 { _ = try store.queueCommand(Array("{}".utf8), id: "q\(number)", of: "hub", age: 0) }
+    }
+    try bench.store.commitNow()
+    bench.sync.reachable(true)
+    bench.loop.pass(.seconds(60))
+    for _ in 1...3 {
+      source.say()
+      bench.loop.pass(.seconds(20))
+    }
+    #expect(host.taken == 6 && source.commandPages == 0)
+    #expect(bench.sync.report.trouble == "too many commands are waiting here" && bench.lines.count == 1)
+    bench.loop.pass(.seconds(1200))
+    #expect(source.commandPages == 1 && bench.sync.report.trouble == nil)
+  }
+
   @Test(arguments: [true, false])
   func `a hub that forgot a gateway's channels is told about them, and then delivers their messages`(
     _ wasFollowed: Bool

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import EventLoop
 import SQLite
 import Store
 import TestSupport
@@ -8,7 +9,89 @@ import Testing
 
 @testable import Relay
 
+/// A radio that was plugged in, which signs nothing.
+private final class PluggedRadio: RadioAccess {
+  var facts: RadioFacts?
+
+  init(_ number: Int) { plug(number) }
+
+  func plug(_ number: Int) {
+    facts = RadioFacts(
+      key: String(repeating: "0\(number)", count: 32), name: "r\(number)", model: "", version: "",
+      parameters: RadioParameters(frequency: 869_525, bandwidth: 250_000, spreadingFactor: 11, codingRate: 5))
+  }
+
+  func sign(_ message: [UInt8]) async -> [UInt8]? { nil }
+  func readStats() async -> RadioStats? { nil }
+}
+
+/// A broker whose connections are about the radio that was attached at their begin.
+private final class FeedOfRadio: Carrier {
+  let kind = "mqtt"
+  let place = "nowhere"
+  let keepsConnection = true
+  let serverKeepsCount = false
+  let needsRadio = true
+  let bytesSent: UInt64 = 0
+  let plugged: PluggedRadio
+  private(set) var greeted: [RadioFacts?] = []
+  var isOfFormerRadio: Bool { greeted.last != plugged.facts }
+
+  init(_ plugged: PluggedRadio) { self.plugged = plugged }
+
+  func greet() async -> Greeting {
+    greeted.append(plugged.facts)
+    return .ready
+  }
+
+  func carry(_ batch: Batch) async -> Verdict { .acknowledged(through: batch.last) }
+  func close() {}
+}
+
 @Suite struct ObserverFeedTests {
+  @Test func `a feed connects again when another radio is attached`() throws {
+    let (scratch, loop, radio) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()), PluggedRadio(1))
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let feed = FeedOfRadio(radio)
+    let upstream = try Upstream(
+      Upstream.Settings(name: "feed"), carrier: feed, store: store, on: loop,
+      log: Log(level: .error, sink: { _, _ in }))
+    loop.afterTurn { store.commit() }
+    upstream.wake()
+    loop.pass(.seconds(10))
+    upstream.radioIsUp()
+    loop.pass(.seconds(10))
+    #expect(feed.greeted.map { $0?.name } == ["r1"], "it is the same radio")
+    radio.plug(2)
+    upstream.radioIsUp()
+    loop.pass(.seconds(10))
+    #expect(feed.greeted.map { $0?.name } == ["r1", "r2"])
+    upstream.stop()
+  }
+
+  @Test(arguments: [false, true])
+  func `a connection knows that its radio was replaced, and whether its token is the former one's`(_ isSigned: Bool)
+    throws
+  {
+    let (scratch, loop, radio) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()), PluggedRadio(1))
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let settings = UpstreamSettings.MQTTSettings(topic: try TopicTemplate("t"), statusTopic: try TopicTemplate("s"))
+    let carrier = try MQTTCarrier(
+      UpstreamSettings(kind: .mqtt(settings), journal: Upstream.Settings(name: "feed"), url: "mqtt://host"), settings,
+      proxy: nil, store: store, on: loop)
+    carrier.radio = radio
+    carrier.observer = ObserverFeed(
+      settings: .init(iata: "ZRH", sendsRaw: false), isSigned: isSigned, client: "meshpost/1",
+      facts: try #require(radio.facts))
+    #expect(!carrier.isOfFormerRadio && !carrier.hasFormerToken)
+    radio.facts?.name = "renamed"
+    #expect(carrier.isOfFormerRadio && !carrier.hasFormerToken)
+    radio.plug(2)
+    #expect(carrier.isOfFormerRadio && carrier.hasFormerToken == isSigned)
+    radio.facts = nil
+    #expect(!carrier.isOfFormerRadio && !carrier.hasFormerToken, "it is not known yet")
+  }
+
   @Test(arguments: [false, true])
   func `an observer's packets have the key of the radio that heard them, not of the present one`(_ isSigned: Bool)
     throws
@@ -30,8 +113,8 @@ import Testing
       try hear(UInt8(round))
     }
     let facts = RadioFacts(
-      key: String(repeating: "02", count: 32), name: "Birch", model: "", version: "", frequency: 869_525,
-      bandwidth: 250_000, spreadingFactor: 11, codingRate: 5)
+      key: String(repeating: "02", count: 32), name: "Birch", model: "", version: "",
+      parameters: RadioParameters(frequency: 869_525, bandwidth: 250_000, spreadingFactor: 11, codingRate: 5))
     let feed = ObserverFeed(
       settings: .init(iata: "ZRH", sendsRaw: true), isSigned: isSigned, client: "meshpost/1", facts: facts)
     var told: [String] = []

@@ -59,6 +59,23 @@ private final class WaitingSource: UpdatesSource {
     #expect(source.questions <= 30, "\(source.questions)")
   }
 
+  @Test(arguments: [true, false])
+  func `a queued command that has ended here is reported again, and not carried out`(_ isDone: Bool) throws {
+    let (host, source) = (Host(), WaitingSource())
+    let bench = try UpdatesBench(source, host)
+    defer { bench.end() }
+    let (loop, store, sync) = (bench.loop, bench.store, bench.sync)
+    let answer = isDone ? #"{"id":"c","ok":true,"result":{"n":1}}"# : #"{"id":"c","ok":false,"error":"no","code":"x"}"#
+    store.write { store throws(SQLiteError) in
+      try store.answerCommand("c", of: "hub", body: Array("{}".utf8), answer: Array(answer.utf8))
+    }
+    loop.pass(.seconds(1))
+    #expect(store.lastSeq == 0)
+    sync.reachable(true)
+    loop.pass(.seconds(5))
+    #expect(store.lastSeq == 1 && host.waited.isEmpty, "the hub's queue learns of the end")
+  }
+
   @Test(arguments: [nil, 0, 600_000] as [Int64?])
   func `a command's waiting time goes by the hub's report and the time since, not by clocks`(_ age: Int64?) throws {
     // The hub's clock differs widely from the gateway's.

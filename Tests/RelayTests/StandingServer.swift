@@ -64,6 +64,8 @@ final class StandingServer {
   private var epoch = ""
   /// A hub that reports its position in the answer to a poll.
   var tellsLanes = true
+  /// An epoch of another card that began later. The server answers a poll for it, unless the poll names another.
+  var otherEpoch: String?
 
   init(_ fault: Fault, on loop: EventLoop) throws {
     signal(SIGPIPE, SIG_IGN)
@@ -131,7 +133,8 @@ final class StandingServer {
   // MARK: HTTP
 
   private var greeting: String {
-    #"{"acknowledged":\#(acknowledged.map { "\($0)" } ?? "null"),"lanes":{"#
+    #"{"acknowledged":\#(acknowledged.map { "\($0)" } ?? "null"),"#
+      + (otherEpoch.map { #""others":{"\#($0)":9},"# } ?? "") + #""lanes":{"#
       + (acknowledged.map { #""messages":\#($0)"# } ?? "") + "}}"
   }
 
@@ -142,6 +145,9 @@ final class StandingServer {
       return greeting
     }
     guard tellsLanes, target.hasSuffix("&lanes=1") else { return #"{"buckets":[]}"# }
+    if let otherEpoch, !target.contains("&epoch=\(epoch)&") {
+      return #"{"epoch":"\#(otherEpoch)","buckets":[],"lanes":{"messages":9}}"#
+    }
     return #"{"epoch":"\#(epoch)","buckets":[],"# + greeting.dropFirst()
   }
 
@@ -155,6 +161,11 @@ final class StandingServer {
       let isRefused = refusedStates > 0
       if isRefused { refusedStates -= 1 } else { note(try JSONValue(parsing: request.body)) }
       return line.stream.write(Array("HTTP/1.1 \(isRefused ? 503 : 200) x\r\nContent-Length: 2\r\n\r\n{}".utf8))
+    }
+    // It does not know its own key, and reads no compression.
+    if isPost, request.target.hasSuffix("/e") || request.headers["Content-Encoding"] != nil {
+      let status = request.target.hasSuffix("/e") ? 404 : 415
+      return line.stream.write(Array("HTTP/1.1 \(status) x\r\nContent-Length: 0\r\n\r\n".utf8))
     }
     let json = isPost ? try JSONValue(parsing: request.body) : .null
     let events = json["events"]?.array ?? [json]

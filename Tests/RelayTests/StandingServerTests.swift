@@ -97,6 +97,14 @@ import Timing
     #expect(!bench.pass(310) { bench.server.greetings > 2 }, "as for a gateway that does not poll, below")
   }
 
+  @Test func `an HTTP hub that has a later epoch of another card is not greeted at each question`() throws {
+    let bench = try Bench(.hubHTTP, .well, commands: true)
+    bench.server.otherEpoch = "f00d"
+    try bench.append(3)
+    #expect(bench.pass(60) { bench.server.taken.count >= 3 })
+    #expect(!bench.pass(3600) { bench.server.greetings > 3 }, "\(bench.server.greetings)")
+  }
+
   @Test func `an HTTP hub that was restored gets its missing events within an hour if its gateway does not poll`()
     throws
   {

@@ -210,6 +210,18 @@ import Timing
     #expect(bench.here.contains(5))
   }
 
+  @Test func `an event is skipped, too, if the server names a time for the next try over it each time`() throws {
+    let bench = try Bench(batchEvents: 1)
+    bench.onBatch = { [unowned bench] seqs, request, responder in
+      let fails = bench.answer(503, headers: ["Retry-After": "1"], body: "<html>503</html>")
+      if seqs.contains(2) { fails(request, responder) } else { bench.take(request, responder) }
+    }
+    bench.append(3)
+    #expect(try Self.skipAlone(bench) == .setAside(seq: 2))
+    bench.run(until: { bench.isDelivered }, "delivered")
+    #expect(try Self.letters(bench) == [2])
+  }
+
   @Test func `no event is skipped while the server fails over all, and each arrives when it is well again`() throws {
     let bench = try Bench()
     bench.append(4)
@@ -231,7 +243,7 @@ import Timing
     let bench = try Bench(batchEvents: 1)
     // A hang-up, a busy server, a server behind a proxy.
     let failures: [(HTTPRequest, HTTPResponder) -> Void] = [
-      { $1.abort() }, bench.answer(503, headers: ["Retry-After": "1"]), bench.answer(429), bench.answer(502),
+      { $1.abort() }, bench.answer(429, headers: ["Retry-After": "1"]), bench.answer(429), bench.answer(502),
     ]
     bench.append(2)
     for failure in failures {

@@ -33,6 +33,8 @@ private final class Hook {
   var poison: Set<String> = []
   /// Texts and kinds over which the server always fails.
   var crashing: Set<String> = []
+  /// Bytes of each answer.
+  var page = 0
   /// The log's lines.
   private(set) var logged: [String] = []
   /// Accepted texts, in order.
@@ -48,7 +50,7 @@ private final class Hook {
       let name = json["body"]?["text"]?.string ?? json["kind"]?.string ?? ""
       let status = self.statuses.isEmpty ? self.usual(name) : self.statuses.removeFirst()
       if status == 200 { taken.append(name) }
-      responder.respond(HTTPResponse(status: status, body: []))
+      responder.respond(HTTPResponse(status: status, body: [UInt8](repeating: 0x78, count: page)))
     }
     let secretFile = secret.map { scratch.write("secret", $0 + "\n") }
     upstream = try Upstream(
@@ -105,6 +107,14 @@ private final class Hook {
 }
 
 @Suite struct WebhookTests {
+  @Test func `an event is sent once to a server that answers with a large page`() throws {
+    let hook = try Hook(filter: EventFilter(kinds: ["message"]))
+    hook.page = 2 << 20
+    for text in ["a", "b"] { try hook.append(.message, "{\"text\":\"\(text)\"}") }
+    try hook.allSent()
+    #expect(hook.taken == ["a", "b"])
+  }
+
   @Test func `events that are too old are counted, kept over a restart, and logged once with their number`() throws {
     var filter = EventFilter(kinds: ["message"])
     filter.age = AgeLimit(oldest: 300)
@@ -209,7 +219,10 @@ private final class Hook {
     #expect(hook.upstream.status.deadLetters == 1)
     hook.poison = []
     #expect(try hook.store.retryDeadLetters(of: "hook") == 1)
+    hook.statuses = [403]
     hook.upstream.resume()
+    try hook.run("another try") { hook.statuses.isEmpty && hook.upstream.status.inFlight == 0 }
+    #expect(hook.upstream.status.state != .stopped, "only the letter is forbidden, as far as is known")
     try hook.run("the dead letter") { hook.upstream.status.deadLetters == 0 }
     hook.statuses = [401]
     try hook.append(.message, #"{"text":"4"}"#)
@@ -377,6 +390,15 @@ private final class Hook {
         == "hill message 1: \"q\"")
   }
 
+  @Test(arguments: [
+    (#"{"t":"{{text}}"}"#, true), ("\n {\"t\":\"{{text}}\"}", true), (#"[{"t":"{{text}}"}]"#, true),
+    ("{{text}}", false), (" {{text}}", false), ("[{{sender_name}}] {{text}}", false), ("says: {{text}}", false),
+  ]) func `a template that looks like JSON has its values escaped`(_ text: String, _ isJSON: Bool) throws {
+    let template = try BodyTemplate(guessing: text)
+    let filled = String(decoding: template.render(event(#"{"text":"\"q\""}"#), gateway: "hill"), as: UTF8.self)
+    #expect(filled.contains(#"\"q\""#) == isJSON, "\(filled)")
+  }
+
   @Test func `a template without words for a loss gets some`() throws {
     let chat = try BodyTemplate("{{sender_name}}: {{text}}", isJSON: false)
     for (count, words) in [
@@ -391,7 +413,7 @@ private final class Hook {
 
   @Test(arguments: [
     ("{\"a\":{{text}", true), ("{{}}", false), ("{{a b!}}", false), ("{\"a\":{{text}}", true), ("hello {{text}}", true),
-    ("{\"a\":{{text}}}", true),
+    ("{\"a\":{{text}}}", true), ("{\"a\":{{sender}}}", true),
   ]) func `an invalid template is refused`(_ text: String, _ isJSON: Bool) {
     #expect(throws: BodyTemplate.Failure.self) { try BodyTemplate(text, isJSON: isJSON) }
   }

@@ -239,13 +239,17 @@ import Timing
     try trial.step("a mark") { try store.markProgress() }
     for (name, work) in Self.writes.dropLast() { try write("\(name), once more", work) }
     trial.step("a held message") {
-      #expect(store.hold([TakenMessage(Shop.direct("held"), at: Shop.moment, wait: .none, by: 1)]))
+      let held = TakenMessage(Shop.direct("held"), at: Shop.moment, wait: .none, by: KeyPrefix(value: 1))
+      #expect(store.hold([held]))
     }
     try trial.step("a backup") {
       let backup = try store.beginBackup(to: disk.location("backup"))
       while try !backup.step(pages: 20) {}
     }
+    // It is on disk before the store says so.
+    disk.mayBe = { $0 == "another epoch" }
     try trial.step("a new epoch") { try store.renewEpoch() }
+    disk.mayBe = { _ in false }
   }
 
   @Test func `a power cut loses nothing that was promised, and leaves no part of a transaction`() throws {
@@ -356,6 +360,44 @@ import Timing
     #expect((again.epoch, again.lastSeq) == (store.epoch, 1))
   }
 
+  @Test func `a loss from the log is told, wherever the start behind it ends`() throws {
+    let disk = StoreOnDisk(seed: 8_000_000)
+    try disk.trial.prepare { try disk.open() }
+    disk.trial.disk.onSync = nil
+    let killed = Scratch(inMemory: true)
+    var epoch = ""
+    do {
+      let store = try #require(disk.store)
+      epoch = store.epoch
+      try store.checkpoint()
+      for _ in 0..<20 {
+        store.write { store throws(SQLiteError) in try store.append(.alert, at: Shop.moment, body: [0x7B, 0x7D]) }
+        try store.commitNow()
+      }
+      disk.trial.disk.image(into: killed.folder.path(), .keepingAll)
+    }
+    disk.close()
+    for name in ["gw.db", "gw.db-wal"] {
+      var content = try Data(contentsOf: URL(filePath: killed.location(name)))
+      if name.hasSuffix("-wal") { content[32 + 3 * (24 + Int(Store.pageSize)) + 300] ^= 1 }
+      try content.write(to: URL(filePath: disk.location(name)))
+    }
+    // Each in a folder of its own: a store may outlive its statement, and keeps its file to itself.
+    var (images, forgotten): ([Scratch], Int) = ([], 0)
+    disk.trial.disk.onSync = {
+      let image = Scratch(inMemory: true)
+      images.append(image)
+      disk.trial.disk.image(into: image.folder.path(), .keepingAll)
+      // `try?`: one that cannot be opened has not told anything either.
+      let store = try? Store(Store.Settings(location: image.location("gw.db")))
+      if store?.provenance.loss == nil, store?.epoch ?? epoch == epoch { forgotten += 1 }
+    }
+    defer { disk.trial.disk.onSync = nil }
+    try disk.open()
+    #expect(disk.store?.provenance.lostFromLog != nil && disk.store?.epoch != epoch)
+    #expect(images.count > 2 && forgotten == 0, "\(forgotten) of \(images.count)")
+  }
+
   @Test func `files beside the database are on disk when the store says so`() throws {
     let disk = StoreOnDisk(seed: 7_000_000)
     // Each in a folder of its own: a store may outlive its statement, and keeps its file to itself.
@@ -374,7 +416,7 @@ import Timing
       store.write { store throws(SQLiteError) in try store.append(.alert, at: Shop.moment, body: [0x7B, 0x7D]) }
       try store.commitNow()
       try store.markProgress()
-      let held = TakenMessage(Shop.direct("held"), at: Shop.moment, wait: .none, by: 1)
+      let held = TakenMessage(Shop.direct("held"), at: Shop.moment, wait: .none, by: KeyPrefix(value: 1))
       #expect(store.hold([held]))
       let backup = try store.beginBackup(to: disk.location("backup"))
       while try !backup.step(pages: 20) {}

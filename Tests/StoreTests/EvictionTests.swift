@@ -59,6 +59,22 @@ import Testing
     #expect(try leaving(shop, []).isEmpty)
   }
 
+  @Test func `where everybody is active, those heard longest ago are first, whatever was said with them`() throws {
+    let shop = try Shop()
+    for (number, minutes) in [(1, 15), (2, 55), (3, 35), (4, 5)] as [(UInt8, Int64)] {
+      add(shop, number, daysAgo: 0, favourite: number == 4)
+      shop.store.write { store throws(SQLiteError) in
+        try store.noteTalk(with: self.key(number).prefix, at: self.now)
+        try store.database.run(
+          "UPDATE contacts SET seen = seen - ? WHERE key = ?", .integer(minutes * 60_000), .blob(self.key(number).bytes)
+        )
+      }
+    }
+    try shop.store.commitNow()
+    #expect(try leaving(shop, days: 0) == [2, 3, 1])
+    #expect(try leaving(shop, days: 1).isEmpty)
+  }
+
   @Test func `a change of the clock makes no contact older, and a heard contact is recent again`() throws {
     let shop = try Shop()
     add(shop, 1, daysAgo: 20)

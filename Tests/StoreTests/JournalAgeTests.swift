@@ -276,5 +276,11 @@ private enum Reopened {
     try use("newer", at: 1001)
     #expect(try shop.store.clientCursor("new") == 7 && shop.store.clientCursor("newer") == 7)
     #expect(try shop.store.clientCursor("0") == nil)
+    var forgotten: [String] = []
+    shop.store.write { store throws(SQLiteError) in
+      forgotten = try store.setClientCursor("newest", message: 7, at: 1002)
+    }
+    try shop.store.commitNow()
+    #expect(forgotten == ["2"])
   }
 }

@@ -36,6 +36,52 @@ import Testing
         senderTime: 1, received: Moment(milliseconds: .min, trusted: true), offset: 5, wait: .unknown) == nil)
   }
 
+  /// The clock of a node does not move with ours.
+  @Test(arguments: [Int64(3600), -7200])
+  func `while our clock is doubted, and after that, no message is older than it is`(
+    step: Int64
+  ) throws {
+    let (scratch, machine) = (Scratch(), InventedMachine())
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: machine)
+    let key = PublicKey(bytes: Array(repeating: 5, count: 32))!
+    var number: UInt32 = 0
+    /// The age of a message that its sender wrote so many seconds ago.
+    func age(_ seconds: Int64 = 0) throws -> Int64? {
+      number += 1
+      let now = Moment(milliseconds: machine.wallMilliseconds, trusted: true)
+      let sent = UInt32((now.milliseconds - machine.wallOffset) / 1000 - seconds)
+      let message = QueuedMessage.contact(
+        ContactMessage(
+          snr: nil, sender: key.prefix, path: ReceivedPath(raw: 0), senderTime: sent, text: Text("\(number)")))
+      store.write { store throws(SQLiteError) in _ = try store.insert(message, at: now) }
+      try store.commitNow()
+      var found: Int64?
+      try store.eachMessage(limit: 1) {
+        found = $0.age
+        return true
+      }
+      return found
+    }
+    store.write { store throws(SQLiteError) in
+      _ = try store.upsert(Contact(key: key, name: "right"), onRadio: true, heard: true, at: 1)
+      try store.noteClock(
+        of: key, advert: UInt32(machine.wallMilliseconds / 1000),
+        at: Moment(milliseconds: machine.wallMilliseconds, trusted: true))
+    }
+    #expect(try age() == nil && age(500) == 500)
+    machine.wallOffset = step * 1000
+    #expect(store.clockDoubt == .moved(step * 1000))
+    #expect(try age() == nil && age(500) == 500, "the steps of our clock are known")
+    store.confirmClock()
+    #expect(try store.clockDoubt == nil && age() == nil && age(500) == nil, "its clock was compared with another time")
+    store.write { store throws(SQLiteError) in
+      try store.noteClock(
+        of: key, advert: UInt32(machine.wallMilliseconds / 1000 - step),
+        at: Moment(milliseconds: machine.wallMilliseconds, trusted: true))
+    }
+    #expect(try age() == nil && age(500) == 500)
+  }
+
   @Test func `an event shows that its message waited, and its age by the sender's known clock offset`() throws {
     let scratch = Scratch()
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))

@@ -155,6 +155,28 @@ import Testing
     #expect(bodies == ["{\"x\":2}"])
   }
 
+  @Test func `of too many dead letters the oldest are dropped, and their number is told`() throws {
+    let shop = try Shop()
+    func bury(_ seqs: ClosedRange<Int64>) throws -> Int {
+      var dropped = 0
+      shop.store.write { store throws(SQLiteError) in
+        for seq in seqs {
+          let event = JournalEvent(seq: seq, at: 1, trusted: true, kind: "message", body: Array("{}".utf8))
+          try store.bury(event, upstream: "hub", status: 422, reason: "no", at: 1)
+          dropped += try store.boundDeadLetters(of: "hub")
+        }
+      }
+      try shop.store.commitNow()
+      return dropped
+    }
+    #expect(try bury(1...10_000) == 0)
+    #expect(try bury(10_001...10_001) == 101)
+    #expect(try shop.store.deadLetterCounts(of: "hub").refused == 9900)
+    #expect(try shop.store.letter(101, of: "hub") == .dropped && shop.store.letter(102, of: "hub") == .dead)
+    #expect(try bury(10_002...10_101) == 0)
+    #expect(try bury(10_102...10_102) == 101)
+  }
+
   @Test func `a refusal clears the marks that a dead letter had when it was sent, and no later ones`() throws {
     let shop = try Shop()
     try shop.append(1)

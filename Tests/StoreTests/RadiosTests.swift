@@ -39,10 +39,17 @@ import Testing
     #expect(try texts(shop, ofRadio: nil).count == 4)
     #expect(try shop.store.messageCount(ofRadio: 1) == 3)
     #expect(try shop.store.message(after: 0)?.id == 2, "for programs that share it, too")
+    #expect(try shop.store.messageCount(after: 0, atMost: 100) == 2)
+    #expect(try shop.store.messageCount(after: 2, atMost: 100) == 1)
+    #expect(try shop.store.messageCount(after: 0, atMost: 1) == 1)
     #expect(try shop.store.lastMessageID(ofRadio: 2) == 4)
     #expect(try attach(shop, 1), "and it is back")
     #expect(try shop.insert(Shop.direct("to the first")).isDuplicate)
     #expect(try shop.store.lastMessageID(ofRadio: 1) == 3)
+    #expect(try shop.store.deletedCount(after: 0) == 0)
+    try shop.store.database.run("DELETE FROM messages WHERE id <= 2")
+    #expect(try shop.store.deletedCount(after: 0) == 2 && shop.store.deletedCount(after: 1) == 1)
+    #expect(try shop.store.deletedCount(after: 2) == 0)
   }
 
   @Test func `the attached radio is known after a restart, also with a held message of the radio before`() throws {
@@ -106,6 +113,19 @@ import Testing
     try shop.store.commitNow()
     #expect(try live() == ["k"] && shop.store.heldCount() == 0)
     #expect(try shop.store.place(ofOutgoing: message.id) == MessagePlace(message: 1, outgoing: message.id))
+  }
+
+  @Test func `a message that the old database refused keeps its radio in a new database`() throws {
+    let shop = try Shop()
+    _ = try attach(shop, 1)
+    _ = try attach(shop, 2)
+    let taken = TakenMessage(Shop.direct("late"), at: Shop.moment, wait: .none, by: key(2).prefix)
+    #expect(shop.store.hold([taken]) && shop.store.number(ofRadio: taken.radio) == 2)
+    _ = try shop.store.replaceDamaged(unsent: 0)
+    _ = try attach(shop, 2)
+    _ = try attach(shop, 1)
+    #expect(shop.store.number(ofRadio: taken.radio) == 1 && shop.store.number(ofRadio: key(1).prefix) == 2)
+    #expect(shop.store.heldMessages == [taken], "not the number that it had")
   }
 
   @Test func `a contact's eviction from one radio's table does not apply to another's`() throws {

@@ -54,7 +54,15 @@ import Testing
     try shop.store.keepOnlyCursors(of: ["a", "b"])
     try shop.append(10)
     try shop.store.keepOnlyCursors(of: ["a"])
+    shop.store.write { store throws(SQLiteError) in
+      for upstream in ["a", "b"] {
+        let event = JournalEvent(seq: 2, at: 1, trusted: true, kind: "message", body: Array("{}".utf8))
+        try store.bury(event, upstream: upstream, status: 422, reason: "no", at: 1)
+      }
+    }
+    try shop.store.commitNow()
     try shop.store.forgetUpstream("b")
+    #expect(try shop.store.letter(2, of: "b") == nil && shop.store.letter(2, of: "a") == .dead)
     #expect(try shop.store.removedUpstreams().isEmpty)
     #expect(try shop.store.openCursor(of: "b", fromStart: false).cursor == ByLane(all: 10))
   }

@@ -36,6 +36,18 @@ import Testing
     _ = try Store(Store.Settings(location: scratch.location("gw.db")))
   }
 
+  @Test func `a lock that a killed program's child still has for a moment is waited for`() throws {
+    let scratch = Scratch()
+    let other = open(scratch.location("gw.db.lock"), O_RDWR | O_CREAT | O_CLOEXEC, 0o640)
+    let isLocked = flock(other, LOCK_EX | LOCK_NB) == 0
+    try #require(isLocked)
+    Thread.detachNewThread {
+      usleep(50_000)
+      close(other)
+    }
+    _ = try Store(Store.Settings(location: scratch.location("gw.db")))
+  }
+
   @Test func `a damaged file is set aside, never deleted, and a new epoch begins`() throws {
     let scratch = Scratch()
     let settings = Store.Settings(location: scratch.location("gw.db"))
@@ -89,6 +101,97 @@ import Testing
     #expect(store.lastSeq == written)
     #expect(fill(store) == nil)
     #expect(store.transactions.failure == nil)
+  }
+
+  @Test func `a clock that was set before the database was replaced is doubted after it, also over a restart`() throws {
+    let (scratch, machine) = (Scratch(), InventedMachine())
+    do {
+      let store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: machine)
+      #expect(store.clockDoubt == nil)
+      store.keepClockProof()
+      machine.wallOffset = 3_600_000
+      #expect(store.clockDoubt == .moved(3_600_000))
+      store.write { _ throws(SQLiteError) in throw SQLiteError(code: 11, message: "malformed") }
+      store.commit()
+      _ = try store.replaceDamaged()
+      #expect(store.clockDoubt == .moved(3_600_000))
+      store.settle()
+    }
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: machine)
+    #expect(store.clockDoubt == .moved(3_600_000))
+  }
+
+  /// `when`: the read fails between two writes, within a write, or after the last one.
+  @Test(arguments: ["between", "within", "after"])
+  func `a turn whose transaction a failed read has rolled back is not reported as durable`(_ when: String) throws {
+    let scratch = Scratch()
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    // As SQLite does by itself when a read ends with SQLITE_IOERR.
+    func failRead(_ now: String) throws(SQLiteError) { if now == when { try store.database.execute("ROLLBACK") } }
+    func append() -> Commit {
+      store.write { store throws(SQLiteError) in
+        try store.append(.message, at: Shop.moment, body: Array("{}".utf8))
+        try failRead("within")
+        try store.append(.message, at: Shop.moment, body: Array("{}".utf8))
+      }
+    }
+    var commits = [append()]
+    try failRead("between")
+    if when != "after" { commits.append(append()) }
+    try failRead("after")
+    store.commit()
+    for commit in commits {
+      guard case .failed(.unavailable) = commit.state else {
+        Issue.record("\(when): \(commit.state)")
+        continue
+      }
+    }
+    #expect(store.lastSeq == 0 && !store.database.isInTransaction)
+    #expect(try store.database.value("SELECT count(*) FROM journal") == .integer(0), "nothing stays of the turn")
+    let later = store.write { store throws(SQLiteError) in
+      try store.append(.message, at: Shop.moment, body: Array("{}".utf8))
+    }
+    store.commit()
+    #expect(later.isDurable && store.lastSeq == 1)
+  }
+
+  @Test func `while no database has the place of the damaged one, nothing is stored in it`() throws {
+    let scratch = Scratch()
+    let location = scratch.location("gw.db")
+    let store = try Store(Store.Settings(location: location))
+    func append() -> Commit.State {
+      let commit = store.write { store throws(SQLiteError) in
+        try store.append(.message, at: Shop.moment, body: Array("{}".utf8))
+      }
+      store.commit()
+      return commit.state
+    }
+    #expect(append() == .durable)
+    // SQLite cannot make a new database where its first journal would be a folder.
+    #expect(mkdir(location + "-journal", 0o700) == 0)
+    #expect(throws: StoreError.self) { try store.replaceDamaged(unsent: 1) }
+    #expect(store.isSetAside)
+    guard case .failed(.unavailable) = append() else {
+      Issue.record("it was stored in the damaged database")
+      return
+    }
+    #expect(rmdir(location + "-journal") == 0)
+    _ = try store.replaceDamaged(unsent: 1)
+    #expect(!store.isSetAside && append() == .durable && store.lastSeq == 2, "the loss, and the event")
+  }
+
+  @Test func `the room of deleted rows does not count as used, although the file stays as large`() throws {
+    let scratch = Scratch()
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    store.write { store throws(SQLiteError) in
+      for _ in 0..<50 { try store.append(.alert, at: Shop.moment, body: [UInt8](repeating: 7, count: 3000)) }
+    }
+    try store.commitNow()
+    let (size, used) = (try store.size(), try store.usedSize())
+    #expect(size > 150_000 && used > 150_000 && used <= size)
+    store.write { store throws(SQLiteError) in try store.database.run("DELETE FROM journal WHERE seq < 50") }
+    try store.commitNow()
+    #expect(try store.size() == size && store.usedSize() < used - 100_000)
   }
 
   @Test func `a replacement of a damaged database does not count as damaged itself`() throws {

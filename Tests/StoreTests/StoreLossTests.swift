@@ -170,6 +170,20 @@ import Testing
     #expect(try Store(settings).provenance.loss == nil)
   }
 
+  @Test func `an epoch that the disk did not take has not begun`() throws {
+    let epoch = try filled(7, settings)
+    let store = try Store(settings)
+    let before = store.identity
+    try store.database.execute("PRAGMA query_only = ON")
+    #expect(throws: StoreError.self) { try store.renewEpoch(afterConflict: 9, wasInStep: false) }
+    #expect(throws: StoreError.self) { try store.tellForeign("feedfeedfeedfeed", last: 3) }
+    #expect(store.identity == before && store.epoch == epoch && store.provenance.loss == nil)
+    try store.database.execute("PRAGMA query_only = OFF")
+    #expect(try store.renewEpoch(afterConflict: 9, wasInStep: false)?.last == 9, "it is told at the next attempt")
+    #expect(store.epoch != epoch && store.identity.epochFirst == 8)
+    #expect(try gaps(store).map { $0["epoch"]?.string } == [epoch])
+  }
+
   @Test(arguments: [12, 0, nil])
   func `a database that is damaged in use is reported with the missing events of upstreams`(
     _ unsent: Int64?
@@ -204,6 +218,37 @@ import Testing
     let told = try gaps(try Store(settings))
     #expect(told.map { $0["epoch"]?.string } == [first, second], "\(told)")
     #expect(told.map { $0["reason"]?.string } == ["damaged", "removed"])
+  }
+
+  @Test func `a database without a loss of its own does not hide the loss of the one before it`() throws {
+    let first = try filled(7, settings)
+    let store = try Store(settings)
+    _ = try store.replaceDamaged(unsent: 7)
+    _ = try store.openCursor(of: "hub", fromStart: true)
+    _ = try store.replaceDamaged(unsent: 0)
+    let told = try gaps(store)
+    #expect(told.map { $0["epoch"]?.string } == [first] && told.first?["at_most"]?.integer == 7, "\(told)")
+    // And not a second time when it was received.
+    _ = try store.openCursor(of: "hub", fromStart: true)
+    store.write { store throws(SQLiteError) in try store.setCursor(of: "hub", to: 1) }
+    try store.commitNow()
+    try store.markProgress()
+    _ = try store.replaceDamaged(unsent: 0)
+    #expect(try gaps(store).isEmpty)
+  }
+
+  @Test func `upstreams get a database that replaced a damaged one from its beginning`() throws {
+    _ = try filled(7, settings)
+    let store = try Store(settings)
+    _ = try store.openCursor(of: "hub", fromStart: false)
+    _ = try store.replaceDamaged(unsent: 0, upstreams: ["hub"])
+    // Stored before the upstream begins again.
+    store.write { store throws(SQLiteError) in
+      try store.append(.message, at: Shop.moment, body: Array("{}".utf8))
+    }
+    try store.commitNow()
+    #expect(try store.openCursor(of: "hub", fromStart: false) == (ByLane(all: 0), 0))
+    #expect(try store.openCursor(of: "new", fromStart: false) == (ByLane(all: 1), 1))
   }
 
   @Test func `damage is confirmed by the content of the database`() throws {

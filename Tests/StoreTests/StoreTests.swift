@@ -93,6 +93,71 @@ struct Shop {
     #expect(try !shop.insert(Shop.direct("30")).isDuplicate)
   }
 
+  @Test func `reactions leave with the message that they are to`() throws {
+    let shop = try Shop(messagesMax: 100)
+    func react(_ targets: ClosedRange<Int64>) throws {
+      shop.store.write { store throws(SQLiteError) in
+        for target in targets where target != 0 {
+          try store.database.run(
+            "INSERT INTO reactions VALUES (NULL, 'aabbccddeeff', ?, 'aabbccddeeff', 'x', ?, 1000, 5, 1)",
+            .text("\(target)"), .integer(target))
+        }
+      }
+      try shop.store.commitNow()
+    }
+    for number in 1...130 { try shop.insert(Shop.direct("\(number)")) }
+    try react(1...130)
+    shop.store.write { store throws(SQLiteError) in _ = try store.trimMessages() }
+    try shop.store.commitNow()
+    func targets() throws -> [Int64] {
+      try shop.store.database.rows("SELECT target FROM reactions ORDER BY target") { $0.integer(0) }
+    }
+    #expect(try targets() == Array(31...130))
+    // Ours: one that is trimmed, and the newest.
+    let newest = Store.maxOutgoing + 700
+    shop.store.write { store throws(SQLiteError) in
+      for (key, id) in [("old", 1), ("new", newest)] {
+        var message = OutgoingMessage(
+          key: key, origin: "control", priority: 1, kind: .channel, channel: "aabb", text: "x", created: Shop.moment,
+          lifetime: 60_000)
+        message.endedAt = 7
+        let stored = try store.insertOutgoing(message)
+        try store.database.run("UPDATE outgoing SET id = ? WHERE id = ?", .integer(id), .integer(stored?.id ?? 0))
+      }
+    }
+    try shop.store.commitNow()
+    try react(-newest...(-newest))
+    try react(-1...(-1))
+    var removed = 0
+    shop.store.write { store throws(SQLiteError) in removed = try store.trimOutgoing() }
+    try shop.store.commitNow()
+    #expect(removed == 1)
+    #expect(try targets() == [-newest] + Array(31...130))
+  }
+
+  @Test func `our own words on a channel are recognised, however much was sent since`() throws {
+    let shop = try Shop()
+    shop.store.write { store throws(SQLiteError) in
+      for number in 0..<600 as Range<UInt32> {
+        var message = OutgoingMessage(
+          key: "\(number)", origin: "proxy/app", priority: 1, kind: number == 0 ? .channel : .direct,
+          channel: number == 0 ? "aabb" : nil, text: Text("words \(number)"), created: Shop.moment, lifetime: 60_000)
+        message.senderTime = 1000 + number
+        _ = try store.insertOutgoing(message)
+      }
+    }
+    try shop.store.commitNow()
+    #expect(try shop.store.hasSaid("words 0", on: "aabb", senderTime: 1000))
+    #expect(try !shop.store.hasSaid("words 0", on: "aabb", senderTime: 1001), "another time")
+    #expect(try !shop.store.hasSaid("words 0", on: "ccdd", senderTime: 1000), "another channel")
+    #expect(try !shop.store.hasSaid("words", on: "aabb", senderTime: 1000), "other words")
+    var plan = ""
+    try shop.store.database.every(
+      "EXPLAIN QUERY PLAN SELECT 1 FROM outgoing WHERE sender_time = 1 AND kind = 'channel' AND channel = 'x'"
+    ) { plan += $0.text(3) }
+    #expect(plan.contains("outgoing_said"), "\(plan)")
+  }
+
   @Test func `a room's post names its author, if only one contact fits`() throws {
     let shop = try Shop()
     func add(_ last: UInt8, _ name: Text) throws {
@@ -272,6 +337,10 @@ struct Shop {
     #expect(try shop.store.contactCount(onRadio: true) == 1)
     #expect(try shop.store.contactCount(onRadio: false) == 2, "it is remembered")
     #expect(try shop.seqs().count == 1)
+    shop.store.write { store throws(SQLiteError) in try store.markAllRemoved(at: Shop.moment) }
+    try shop.store.commitNow()
+    #expect(try shop.store.contactCount(onRadio: true) == 0)
+    #expect(try shop.seqs().count == 2, "servers learn that another radio does not have it, either")
   }
 }
 

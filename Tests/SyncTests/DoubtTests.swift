@@ -5,6 +5,7 @@ import Store
 import TestSupport
 import Testing
 import Timing
+import VirtualRadio
 
 @testable import EventLoop
 @testable import Sync
@@ -47,6 +48,68 @@ import Timing
     #expect(channels == [nil, Self.channel("#secret", 8).secret.digest])
   }
 
+  @Test func `the radio's clock is set once ours is synchronised, and again when a doubt about it has ended`() throws {
+    let machine = InventedMachine()
+    machine.isWallSynchronised = false
+    let pair = try Pair(on: machine)
+    var set: [UInt32] = []
+    pair.link.onCommand = { if case .setDeviceTime(let time) = $0 { set.append(time) } }
+    func aWhile() {
+      let end = pair.loop.now + .seconds(150)
+      pair.run(until: { pair.loop.now > end && pair.synchronizer.state == .synced }, "a while")
+    }
+    pair.sync()
+    aWhile()
+    #expect(set.isEmpty)
+    machine.isWallSynchronised = true
+    aWhile()
+    #expect(set.count == 1)
+    machine.wallOffset = 3_600_000
+    aWhile()
+    #expect(set.count == 1 && !pair.store.judgingNow.trusted)
+    pair.store.confirmClock()
+    aWhile()
+    #expect(set.count == 2 && set.last.map { Int64($0) + 150 >= machine.wallMilliseconds / 1000 } == true, "\(set)")
+    aWhile()
+    #expect(set.count == 2)
+  }
+
+  @Test func `a radio that did not answer about its clock is asked again`() throws {
+    let pair = try Pair(on: InventedMachine())
+    var set = 0
+    pair.link.onCommand = { if case .setDeviceTime = $0 { set += 1 } }
+    pair.link.losesReply = { if case .currentTime = $0 { true } else { false } }
+    pair.sync()
+    #expect(set == 0)
+    pair.link.losesReply = { _ in false }
+    let end = pair.loop.now + .seconds(700)
+    while pair.loop.now < end { pair.loop.turn(wait: true) }
+    #expect(set == 1)
+  }
+
+  @Test func `a radio that does not confirm another private key is met again`() throws {
+    let pair = try Pair(on: InventedMachine())
+    pair.sync()
+    let other = VirtualRadio(VirtualRadioSettings(name: "other", seed: 9), on: pair.loop)
+    var key: [UInt8] = []
+    other.output = { frame in
+      // `try?`: it answers the one question.
+      if case .reply(.privateKey(let bytes))? = try? RadioFrame(decoding: frame) { key = bytes }
+    }
+    other.received(Command.exportPrivateKey.encode())
+    try #require(!key.isEmpty)
+    var isLost = false
+    pair.link.losesReply = { reply in
+      guard !isLost, reply == .ok else { return false }
+      isLost = true
+      return true
+    }
+    _ = pair.connection.submit(.importPrivateKey(key), .interactive)
+    pair.run(until: { pair.connection.identity?.info.key == other.key }, "its new identity")
+    pair.run(until: { pair.synchronizer.isAttached && pair.synchronizer.state == .synced }, "synced")
+    #expect(isLost && pair.losses == 0 && pair.store.radioKey == other.key)
+  }
+
   @Test func `a radio that restarted or did not know a contact is asked for all contacts`() throws {
     let pair = try Pair(on: InventedMachine())
     func lists() -> [Int] {
@@ -83,6 +146,57 @@ import Timing
     #expect(try pair.store.contactCount(onRadio: true) == 2)
     pair.synchronizer.radioDidNotKnow(try #require(first))
     #expect(pair.synchronizer.knowsAllContacts, "that was known")
+  }
+
+  @Test(arguments: [true, false])
+  func `a contact that the gateway changed and could not read again causes a full list`(_ isCut: Bool) throws {
+    let pair = try Pair(on: InventedMachine())
+    pair.sync()
+    var first: PublicKey?
+    try pair.store.eachContact {
+      first = $0.contact.key
+      return false
+    }
+    pair.link.swallows = { if case .getContactByKey = $0 { true } else { false } }
+    pair.synchronizer.refresh(try #require(first))
+    if isCut { pair.link.cut() }
+    pair.run(
+      until: { pair.synchronizer.counters.fullContactLists == 2 && pair.synchronizer.state == .synced }, "all of them")
+    #expect(pair.synchronizer.knowsAllContacts)
+  }
+
+  @Test func `the radio's whole table is read again after a day, also over a link that stays up`() throws {
+    let pair = try Pair(on: InventedMachine())
+    pair.sync()
+    var first: PublicKey?
+    try pair.store.eachContact {
+      first = $0.contact.key
+      return false
+    }
+    // Nobody reports it.
+    pair.radio.received(Command.removeContact(try #require(first)).encode())
+    let end = pair.loop.now + .seconds(90_000)
+    while pair.loop.now < end { pair.loop.turn(wait: true) }
+    #expect(pair.synchronizer.counters.fullContactLists == 2 && pair.synchronizer.counters.connections == 1)
+    #expect(try pair.store.contactCount(onRadio: true) == 2)
+  }
+
+  @Test func `a doubt about the contacts outlives a list that does not end`() throws {
+    let pair = try Pair(on: InventedMachine())
+    pair.link.returnsAtOnce = true
+    pair.sync()
+    var isCut = false
+    pair.link.onCommand = { [unowned pair] command in
+      guard !isCut, case .getContacts = command else { return }
+      isCut = true
+      pair.link.cut()
+    }
+    let before = pair.synchronizer.counters.fullContactLists
+    pair.synchronizer.restart(fully: true)
+    pair.run(
+      until: { pair.synchronizer.counters.connections == 2 && pair.synchronizer.state == .synced }, "synced again")
+    #expect(isCut && pair.synchronizer.counters.fullContactLists == before + 1)
+    #expect(!pair.synchronizer.contacts.areDoubted)
   }
 
   @Test(arguments: [0, 1, 2])

@@ -2,6 +2,7 @@
 
 import Companion
 import Foundation
+import SQLite
 import Store
 import TestSupport
 import Testing
@@ -223,6 +224,48 @@ import Timing
     }
     inject(1, into: pair)
     pair.run(until: { !losing && isLost() }, "it is lost")
+  }
+
+  /// `isSamePort`: the port stayed open, and its radio is the same.
+  @Test(arguments: [true, false])
+  func `of what an earlier process had read, messages are stored, and answers are none to the handshake`(
+    _ isSamePort: Bool
+  ) throws {
+    let scratch = Scratch()
+    do {
+      let pair = try Pair(on: InventedMachine(), in: scratch)
+      pair.sync()
+    }
+    let pair = try Pair(on: InventedMachine(), in: scratch)
+    let message = ChannelMessage(
+      snr: SNR(quarters: 0), slot: 0, path: ReceivedPath(raw: 0), textType: .plain, senderTime: 1, text: "W: before")
+    let frames = [Reply.error(.unsupported), .message(.channel(message)), .error(.badState)].map { $0.encode() }
+    pair.link.onEvent(
+      .leftOver(frames.flatMap { SerialFraming.wrap($0, .fromRadio) }, continues: isSamePort))
+    pair.sync()
+    #expect(pair.stored == ["W: before"] && pair.connection.identity?.device != nil)
+    #expect(pair.synchronizer.counters.unaskedReplies == 1, "the message alone")
+  }
+
+  @Test func `the event of a loss is written when the disk takes it`() throws {
+    let pair = try Pair(on: InventedMachine())
+    // The transaction of the event fails.
+    pair.whenLost = { [store = pair.store] in
+      store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "full") }
+    }
+    func gaps() throws -> Int {
+      var count = 0
+      try pair.store.readJournal(after: 0) { event, _ in
+        if event.kind == "radio_gap" { count += 1 }
+        return true
+      }
+      return count
+    }
+    loseOne(pair) { !pair.messageLosses.isEmpty }
+    #expect(try gaps() == 0)
+    pair.run(until: { (try? gaps()) == 1 }, "the event")  // `try?`: it is read again
+    pair.run(until: { pair.synchronizer.state == .synced }, "synced")
+    #expect(try gaps() == 1 && pair.messageLosses.count == 1, "it is told once")
   }
 
   @Test func `a message that was lost in transit is reported by the next run, also after another radio`() throws {

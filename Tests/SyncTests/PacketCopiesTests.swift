@@ -171,5 +171,53 @@ private final class Ear {
     copies.hear(packet([7]), at: 500)
     let late = copies.claim(.groupText, [6, 3, 0xE6], now: at(500))
     #expect(late.map { copies.copies(of: $0) } == [], "two minutes are over")
+
+    // Many messages of which more than eight copies came: the rest is only counted, and new messages have room.
+    for number in 0..<200 as Range<UInt8> {
+      let (payload, now) = ([8, number], 600 + Double(number))
+      for _ in 0..<8 { copies.hear(packet(payload), at: now) }
+      let serial = try #require(copies.claim(.groupText, payload, now: at(now)), "message \(number)")
+      copies.stored(serial, 8, as: .received(Int64(number)), now: at(now))
+      _ = copies.takeDue(now: nil)
+      for _ in 0..<2 { copies.hear(packet(payload), at: now) }
+    }
+  }
+
+  @Test func `copies for which there is no room are counted, and playing them back costs few writes`() throws {
+    let copies = Ear()
+    let serial = try #require(copies.claim(.groupText, [5, 1, 2, 3], now: at(0)))
+    for number in 0..<10 as Range<UInt8> { copies.hear(packet([5, 1, 2, 3], path: [number]), at: 1) }
+    copies.stored(serial, 8, as: .received(9), now: at(1))
+    #expect(copies.takeDue(now: at(7)).map(\.more) == [2])
+    var written = 0
+    for second in 10..<2000 {
+      copies.hear(packet([5, 1, 2, 3], path: [1]), at: Double(second))
+      for due in copies.takeDue(now: at(Double(second))) {
+        written += 1
+        #expect(due.copies.isEmpty && due.more > 0)
+      }
+    }
+    #expect(written <= 5, "it counts to 255")
+    #expect(copies.due == nil)
+  }
+
+  @Test func `a copy that comes an hour late is recognised, and after more messages it is not`() throws {
+    let copies = Ear()
+    let serial = try #require(copies.claim(.groupText, [5, 1, 2, 3], now: at(0)))
+    copies.hear(packet([5, 1, 2, 3], path: [1]), at: 1)
+    copies.stored(serial, 1, as: .received(9), now: at(1))
+    _ = copies.takeDue(now: at(8))
+    // The payload leaves the memory, as others come.
+    for number in 0..<200 { copies.hear(packet([6, UInt8(number)]), at: 200 + Double(number)) }
+    copies.hear(packet([5, 1, 2, 3], path: [2]), at: 3000)
+    copies.hear(packet([5, 1, 2, 4], path: [2]), at: 3000)
+    let due = copies.takeDue(now: at(3007))
+    #expect(due.map(\.message) == [.received(9)] && due.first?.copies.map(\.path) == [[2]])
+    for number in 0..<8 as Range<UInt8> { copies.hear(packet([5, 1, 2, 3], path: [number]), at: 3010) }
+    let full = copies.takeDue(now: at(3017))
+    #expect(full.first?.copies.count == 6 && full.first?.more == 2, "8 with those before")
+    copies.hear(packet([7]), at: 3400)
+    copies.hear(packet([5, 1, 2, 3], path: [3]), at: 7200)
+    #expect(copies.takeDue(now: nil) == [], "an hour is over")
   }
 }

@@ -24,12 +24,14 @@ final class Pair: SyncObserver {
   /// Data that may wait for its commit waits.
   var letsWait = false
   var messageLosses: [RadioQueue.Loss] = []
+  /// Called with each report of lost messages.
+  var whenLost: () -> Void = {}
   /// The number of lost links.
   var losses = 0
 
   init(
     contacts: Int = 3, channels: Int = 40, profile: StoreProfile = .durable, on machine: any Machine = LinuxMachine(),
-    in scratch: Scratch = Scratch()
+    in scratch: Scratch = Scratch(), age: Duration = .seconds(60)
   ) throws {
     self.scratch = scratch
     loop = EventLoop(on: machine)
@@ -37,7 +39,7 @@ final class Pair: SyncObserver {
     var settings = VirtualRadioSettings(
       name: "r0", seed: 1, channelSlots: channels, queueCapacity: 256, clock: 1_795_000_000, contacts: contacts)
     // A radio reports whole seconds: if it has just started, the gateway cannot tell whether it started before its first list.
-    settings.age = .seconds(60)
+    settings.age = age
     radio = VirtualRadio(settings, on: loop)
     link = MemoryLink(radio, on: loop)
     let log = Log(level: .error, sink: { _, _ in })
@@ -86,7 +88,10 @@ final class Pair: SyncObserver {
   func heard(_ push: Push, in frame: [UInt8]) {}
   func contactCame(_ contact: Contact) {}
   func messageRepeated(_ message: QueuedMessage) {}
-  func messagesWereLost(_ loss: RadioQueue.Loss) { messageLosses.append(loss) }
+  func messagesWereLost(_ loss: RadioQueue.Loss) {
+    messageLosses.append(loss)
+    whenLost()
+  }
   func radioReplaced() {}
   func radioIsIdle() {}
 }

@@ -199,7 +199,7 @@ private final class FakeBlueZ {
       case .up: notes.ups += 1
       case .down(let error): notes.downs.append(error)
       case .frame(let frame): notes.frames.append(frame)
-      case .bytes: break
+      case .bytes, .leftOver: break
       }
     }
     return (link, notes)

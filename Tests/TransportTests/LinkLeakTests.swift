@@ -33,6 +33,10 @@ import Timing
     #expect(openDescriptors() - descriptors < 100)
   }
 
+  @Test func `the rest of a frame may be late on TCP, which loses nothing`() {
+    #expect(TCPLink(host: "127.0.0.1", port: 1, on: loop).frameTimeout == .seconds(30))
+  }
+
   @Test func `a thousand cancelled probes leave nothing behind`() throws {
     let (master, device) = terminal()
     defer { close(master) }

@@ -135,6 +135,36 @@ import VirtualRadio
     }
   }
 
+  @Test func `a silent device is asked again once it was plugged in again`() throws {
+    let (silent, hilltop) = (Stranger(loop), try radio("Hilltop", seed: 1))
+    let name = scratch.location("ttyUSB0")
+    symlink(silent.device, name)
+    let search = SerialSearch(on: loop)
+    guard case .failure(.noRadioAmong) = look(search, [name]) else {
+      Issue.record("a silent device was taken")
+      return
+    }
+    unlink(name)
+    symlink(hilltop.device, name)
+    #expect(look(search, [name]) == .success(name))
+  }
+
+  @Test func `a device is noticed whose folder appears, too`() {
+    let location = scratch.location("serial/by-id/radio")
+    let link = SerialLink(.named(location), baud: LinkAddress.defaultBaud, on: loop)
+    defer { link.close() }
+    var returns = 0
+    link.watchForReturn { returns += 1 }
+    for folder in ["serial", "serial/by-id"] {
+      loop.turn(wait: false)
+      scratch.makeFolder(folder)
+      loop.turn(wait: false)
+    }
+    _ = scratch.write("serial/by-id/radio", "")
+    let isNoticed = turn(loop) { returns > 0 }
+    #expect(isNoticed)
+  }
+
   @Test func `a missing device and one in use are reported as such`() throws {
     let hilltop = try radio("Hilltop", seed: 1)
     let holder = try SerialPort(location: hilltop.device, baud: LinkAddress.defaultBaud, dtr: nil)

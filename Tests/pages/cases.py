@@ -5,6 +5,7 @@ import pathlib
 import re
 import secrets
 import threading
+import time
 
 from browser import Stuck
 from run import test
@@ -639,6 +640,18 @@ def the_air_is_shown_as_it_is_heard(world):
     browser.until("a kind to filter by", lambda: browser.all(".chips .chip"))
     browser.click(".chips .chip")
     browser.until("the filter in the address", lambda: "kind=" in browser.path())
+
+
+@test
+def the_air_is_heard_only_while_it_is_shown(world):
+    browser = world.open("/air")
+    browser.until("packets", lambda: (world.gateway.say("chan r1 0 " + fresh("on the air")), browser.all(".air-row"))[1])
+    browser.script("window.asked = []; const real = fetch; window.fetch = (path, ...rest) => { window.asked.push(String(path)); return real(path, ...rest); }")
+    browser.click('[data-tab="nodes"]')
+    browser.find(".node-row")
+    # It would be asked for again after three seconds.
+    time.sleep(4)
+    assert not browser.script("return window.asked.filter((path) => path.includes('/v1/packets'))")
 
 
 @test

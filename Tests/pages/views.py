@@ -242,6 +242,62 @@ def alerts_are_shown_and_acknowledged(world):
     browser.shows("1 is over", ".alerts")
 
 
+# Each message has come by three hops, of which two nodes have the last one's hash.
+WAYS = """
+window.real = window.fetch;
+window.fetch = async (path, ...more) => {
+  const answer = await window.real(path, ...more);
+  if (typeof path !== "string" || !/[?&]ways=1/.test(path)) return answer;
+  const rows = (await answer.text()).trim().split("\\n").filter(Boolean).map((line) => JSON.parse(line));
+  const told = { ways: [{ at: Date.now(), path: ["aa", "bb", "cc"], snr: 5, rssi: -90 }], ways_more: 2, way_nodes: WAY_NODES };
+  return new Response(rows.map((row) => JSON.stringify({ ...row, ...told })).join("\\n"), { status: 200, headers: answer.headers });
+};
+"""
+
+
+@test
+def ways_of_a_message_are_drawn_on_the_map(world):
+    placed = [one for one in world.gateway.ask("GET", "/v1/contacts") if one.get("lat")][:4]
+    candidates = [{"hash": name, "nodes": [{"key": one["key"][:12], "name": one["name"]} for one in some]} for name, some in (("aa", placed[:1]), ("bb", placed[1:2]), ("cc", placed[2:]))]
+    browser = world.browser()
+    browser.command("Page.addScriptToEvaluateOnNewDocument", source=WAYS.replace("WAY_NODES", json.dumps(candidates)))
+    text = fresh("by many ways")
+    world.gateway.say(f"chan r1 0 {text}")
+    browser.go(f"{world.host.base}/conversations/{PUBLIC}")
+    browser.shows(text, ".chat-scroll")
+    browser.script("""const row = [...document.querySelectorAll("article.message")].find((one) => one.textContent.includes(arguments[0]));
+      row.querySelector("button[aria-label='Details of the message']").click()""", text)
+    browser.shows("and 2 more that are not kept", ".details .ways")
+    assert browser.text(".details .ways").count("?") == 3, "no name is a fact"
+    message = browser.path()
+    # By keyboard to the map, and back.
+    browser.find(".details .ways a").send_keys(Keys.ENTER)
+    browser.shows("1 full line", ".map-ways")
+    browser.shows("dashed", ".map-ways")
+    browser.shows(text, ".map-ways")
+    assert "message=" in browser.path()
+    drawn = browser.script("""return import("/pages/parts/ways.js").then(({ lines }) => {
+      const places = { a: { lat: 1, lon: 1 }, b: { lat: 2, lon: 2 }, c: { lat: 3, lon: 3 } };
+      const told = { ways: [{ path: ["1", "2"] }, { path: ["1", "3", "2"] }, { path: ["1"], route: "direct" }, { path: ["1"], hops: 9 }],
+        way_nodes: [{ hash: "1", nodes: [{ key: "a" }] }, { hash: "2", nodes: [{ key: "b" }, { key: "c" }] }] };
+      const found = lines(told, { placeOf: (key) => places[key] ?? null, begin: null, end: { lat: 9, lon: 9 } });
+      return [found.lines.map((one) => [one.from.lat, one.to.lat, one.isSure]), found.unplaced]; })""")
+    assert drawn == [[[1, 2, False], [1, 3, False], [2, 9, False], [3, 9, False]], 1], drawn
+    drawn = browser.script("""return Promise.all(["ways", "numbers"].map((name) => import(`/pages/parts/${name}.js`))).then(([{ lines, wayList }, { when }]) => {
+      const told = { ways: [{ path: ["1"], guess: true }, { path: ["1"] }], way_nodes: [{ hash: "1", nodes: [{ key: "a", name: "A" }] }] };
+      const options = { placeOf: () => ({ lat: 1, lon: 1 }), begin: null, end: { lat: 9, lon: 9 } };
+      const one = lines(told, options).lines.concat(lines({ ...told, ways: [told.ways[1]] }, options).lines).map((one) => one.isSure);
+      const other = lines({ ...told, ways: [told.ways[1]] }, { ...options, isOnly: () => false }).lines.map((one) => one.isSure);
+      const odd = wayList({ ways: [{ at: 9e15, path: ["a0"], route: "direct" }, { at: NaN, path: [] }] }).textContent;
+      return [one, other, odd, when(1e300).textContent]; })""")
+    assert drawn[:2] == [[False, True], [False]] and drawn[3] == "–", drawn
+    assert "on its way to a0" in drawn[2] and "NaN" not in drawn[2], drawn
+    browser.driver.refresh()
+    browser.shows("1 full line", ".map-ways")
+    browser.find(".map-canvas").send_keys(Keys.ESCAPE)
+    browser.until("the map alone", lambda: not browser.all(".map-ways") and "message=" not in browser.path() or browser.path() == message)
+
+
 @test
 def tiles_come_from_the_server_that_was_named_and_from_no_other(world):
     if not world.host.command:

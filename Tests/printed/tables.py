@@ -65,6 +65,13 @@ def keys():
 
 # A command that is printed in a sentence of several documents.
 DOCUMENTS[EVERYWHERE] = {
+    "meshpost-hub settings": {"named": "docs/observability.md runs it"},
+    "meshpost-hub gateways remove ID": {
+        "put": {"ID": "nobody"}, "code": 67, "because": "no such gateway was ever here; HubOperationTests removes one", "shows": "was ever here"},
+    "sudo meshpost-hub gateways remove ID": {
+        "put": {"ID": "nobody"}, "code": 67, "because": "no such gateway was ever here; HubOperationTests removes one", "shows": "was ever here"},
+    "meshpost-hub gateways remove": {"named": "the section before has it whole"},
+    "meshpost node clock --clock-is-right": {"code": 64, "because": "the clock of this machine is not synchronised"},
     "make run": {"elsewhere": f"{BUILDS}; what it runs then is hardware/quickstart, by MainJobTests"},
     "make test": {"elsewhere": "it is what runs this"},
     "make quick": {"elsewhere": f"{BUILDS}: by hand"},
@@ -266,6 +273,7 @@ DOCUMENTS["docs/observability.md"] = {
     "journalctl -u meshpost-hub -p warning": {"elsewhere": MACHINE},
     "meshpost-hub doctor": {"code": 1, "because": "a machine of namespaces sets no clock", "shows": "it is ready on 127.0.0.1"},
     "meshpost-hub stats": {"shows": "gateways  0"},
+    "meshpost-hub settings": {"shows": "no snapshot is stored"},
     "meshpost-hub backup FILE": {"put": {"FILE": "/tmp/hub.copy"}, "shows": "verified"},
     "meshpost-hub purge": {"named": "how it is called follows below"},
     "meshpost-hub backup /var/backups/hub-2026-11-23.db": {"shows": "verified"},
@@ -322,11 +330,15 @@ meshpost send Nobody hello --json >sent; meshpost cancel $(identity sent)""",
     "meshpost node cli Ridge get radio": {"shows": "869"},
     "meshpost node clock Ridge": {"elsewhere": "it wants a synchronised clock: NodeTests, ClockSettingTests"},
     "meshpost node clock NAME": {"named": "the block above has it whole"},
+    "meshpost node snapshot Ridge": {"elsewhere": "all the questions take minutes: RemoteNodes"},
+    "meshpost node diff Ridge": {"elsewhere": "it wants two snapshots: RemoteNodes"},
+    "meshpost node diff NAME 3": {"named": "the block above has it whole, with another number"},
     "meshpost node cli NAME clock sync": {"named": "a warning against it"},
     "meshpost node telemetry self": {"code": 76, "because": "pymc_core's radio does not know the question; EveryCommand asks a virtual one"},
     "meshpost contact path Ridge --discover": {"code": 69, "because": "pymc_core's radio asks otherwise than firmware does, and nobody answers that"},
     "meshpost contact add": {"named": "`meshpost contact --help` has it whole"},
     "meshpost channel add": {"named": "docs/first-ten-minutes.md has it whole"},
+    "meshpost channel data": {"named": "`meshpost channel data --help` has it whole"},
     "meshpost channel add Club --new": {"shows": "meshcore://channel/add"},
 }
 DOCUMENTS["docs/ssh.md"] = {

@@ -392,7 +392,8 @@ def cuts(rig):
     status = rig.status()
     check = machine.do("ls /var/lib/meshpost; systemctl --failed --no-legend")
     assert "corrupt" not in check and "meshpostd" not in check, check
-    assert len({event["epoch"] for event in rig.events()}) == 1, "a database was given up"
+    epochs = list(dict.fromkeys(event["epoch"] for event in rig.events()))
+    assert len(epochs) == 1, f"a database was given up: {epochs}\n" + machine.run("journalctl -u meshpost --no-pager | grep -iE 'warning|copy|epoch|hub'")[1]
     assert handed - options.cuts <= stored <= handed, f"{handed} handed over, {stored} stored"
     assert status["store"].get("error") is None
     say(f"cuts: {options.cuts}; {forgotten} writes forgotten, {kept} unflushed ones stayed; {handed} messages handed over, {stored} stored, each once at the hub; "

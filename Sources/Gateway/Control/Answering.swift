@@ -67,7 +67,7 @@ extension Answer {
   private static func status(of refusal: Refusal) -> Int {
     switch refusal {
     case .notFound, .otherChannel: 404
-    case .ambiguous, .notOnRadio, .otherMessage: 409
+    case .ambiguous, .notOnRadio, .noPlace, .otherMessage: 409
     case .tooLong, .invalid: 400
     case .readOnly: 403
     case .full: 429

@@ -98,7 +98,7 @@ public final class ControlAPI {
   private var conversations: ConversationsAPI {
     ConversationsAPI(dependencies: dependencies, messages: messages, reads: reads)
   }
-  private var live: LiveAPI { LiveAPI(dependencies: dependencies, status: status, reads: reads) }
+  private var live: LiveAPI { LiveAPI(dependencies: dependencies, reads: reads) }
   private var messaging: MessagingAPI { MessagingAPI(dependencies: dependencies) }
   private var table: RadioTableAPI { RadioTableAPI(dependencies) }
   private var node: NodeAPI { NodeAPI(dependencies: dependencies) }
@@ -154,6 +154,7 @@ public final class ControlAPI {
     case .addChannel: try await table.addChannel(RequestBody(request))
     case .removeChannel: try await table.removeChannel(request)
     case .setRegion: try await table.setRegion(RequestBody(request))
+    case .sendData: try await messaging.sendData(RequestBody(request))
     case .putChannel: try await configuration.putChannel(RequestBody(request))
 
     case .logIn: try await node.logIn(RequestBody(request))
@@ -167,6 +168,8 @@ public final class ControlAPI {
     case .command: try await node.command(RequestBody(request))
     case .access: try await node.access(RequestBody(request))
     case .nodeClock: try await node.clock(RequestBody(request))
+    case .takeSnapshot: try await SnapshotAPI(dependencies: dependencies).take(RequestBody(request), reply)
+    case .snapshots: try await SnapshotAPI(dependencies: dependencies).list(request, reply)
 
     case .radio: try await configuration.show()
     case .setRadio: try await configuration.set(RequestBody(request))
@@ -226,9 +229,11 @@ public final class ControlAPI {
     seq > last + 1 ? line { $0.field("missed", seq - last - 1) } : []
   }
 
-  /// An integer from 0 to 2⁵³; other integers are clamped. `nil`: the parameter is absent, or not an integer.
+  /// An integer from 0 to 2⁵³; other integers are clamped. `nil`: the parameter is absent. The route has refused what is no integer.
   static func number(_ request: HTTPRequest, _ name: String) -> Int64? {
-    request.query[name].flatMap { Int64($0) }.map { min(max($0, 0), JSONValue.wholeNumbers.upperBound) }
+    request.query[name].map { text in
+      min(max(Int64(text) ?? (text.begins(with: "-") ? 0 : .max), 0), JSONValue.wholeNumbers.upperBound)
+    }
   }
 }
 

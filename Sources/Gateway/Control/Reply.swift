@@ -63,8 +63,9 @@ final class Reply {
     follow: Bool = false, wake: Waiter? = nil, joinsNews: Bool = false, headers: HTTPHeaders? = nil, _ produce: Producer
   ) async throws(CancellationError) -> Answer {
     guard responder.begin(headers: headers ?? headersOfRows) else { return .streamed }
-    if let wake, joinsNews { news.add(wake) }
-    let wake = wake ?? addFollower(follow)
+    let getsNews = wake == nil ? follow : joinsNews
+    let wake = wake ?? Waiter()
+    if getsNews { news.add(wake) }
     defer { news.remove(wake) }
     var pages = 0
     while true {
@@ -93,12 +94,6 @@ final class Reply {
     }
     responder.end()
     return .streamed
-  }
-
-  private func addFollower(_ isFollower: Bool) -> Waiter {
-    let follower = Waiter()
-    if isFollower { news.add(follower) }
-    return follower
   }
 
   /// Headers that tell the client of other radios.

@@ -33,7 +33,7 @@ public final class Daemon {
   let signer: RadioSigner
   let proxy: CompanionProxy
   private(set) lazy var pages = LocalPages(
-    WebSecrets(store: configuration.store.location), api: { [unowned self] in control }, on: loop, log: log)
+    WebSecrets(store: store.location), api: { [unowned self] in control }, on: loop, log: log)
   let packets: PacketFeed
   let relay: Relay
   var control: ControlAPI?
@@ -53,9 +53,9 @@ public final class Daemon {
     public private(set) var waits: StoreError?
   }
 
-  /// `loop`: runs the gateway, and has the time.
+  /// `loop`: runs the gateway, and has the time. `opened`: its store, if that is open already.
   public init(
-    _ configuration: GatewayConfiguration, file: String, on loop: EventLoop = EventLoop(),
+    _ configuration: GatewayConfiguration, file: String, opened: Store? = nil, on loop: EventLoop = EventLoop(),
     manager: ServiceManager? = .ofThisProcess(), in surroundings: Surroundings = Surroundings()
   ) throws(StartError) {
     inUse = ConfigurationInUse(configuration, of: file)
@@ -63,7 +63,7 @@ public final class Daemon {
     self.surroundings = surroundings
     log = Log(level: configuration.logLevel, clock: loop.wallClock, sink: surroundings.log)
     do {
-      store = try Self.writableStore(configuration.store, on: loop)
+      if let opened { store = opened } else { store = try Self.writableStore(configuration.store, on: loop) }
     } catch {
       throw StartError(
         message: "\(error). \(error.remedy)", code: error.passesByItself ? EX_TEMPFAIL : EX_CANTCREAT,
@@ -104,9 +104,12 @@ public final class Daemon {
       routine?.needed?.union(alerts?.wanted ?? [])
     }
     alerts.needed = { [weak routine = messaging.routine] in routine?.needed }
+    alerts.polledKinds = { [weak routine = messaging.routine] in routine?.polledKinds }
     messaging.nodes.answered = { [weak alerts] in alerts?.answered($0, $1) }
+    messaging.nodes.does = { [weak alerts] in alerts?.does($0, $1) }
     messaging.routine.polled = { [weak alerts] in alerts?.polled($0, $1, isAnswered: $2) }
     messaging.knock.whenFull = { [weak alerts] in alerts?.nodeWasNotAdded() }
+    messaging.knock.whenUnread = { [weak alerts] in alerts?.textsWereUnread($0) }
     power.alerts = alerts
     maintenance.alerts = alerts
     do {
@@ -132,7 +135,7 @@ public final class Daemon {
     let routine = NodePolling(messenger, nodes, configuration.routine)
     let table = RadioTable(synchronizer, store: store)
     let keeper = ContactEviction(configuration.keeper, table, synchronizer, store: store, on: loop, log: log)
-    let knock = Knock(table, synchronizer, store: store, on: loop, log: log)
+    let knock = Knock(keeper, synchronizer, store: store, on: loop, log: log)
     keeper.guests = { [weak knock] in knock?.guests ?? [] }
     messenger.keeper = keeper
     return MessagingParts(

@@ -41,8 +41,13 @@ extension Daemon: SyncObserver {
     alerts.contactCame(contact)
   }
 
+  public func takesAnswer(_ message: QueuedMessage) -> Bool {
+    guard messaging.nodes.requests.takes(message) else { return false }
+    senderWasHeard(message)
+    return true
+  }
+
   public func messageStored(_ message: QueuedMessage) {
-    messaging.nodes.requests.received(message)
     senderWasHeard(message)
     proxy.messageStored()
   }

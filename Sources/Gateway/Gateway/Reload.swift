@@ -22,10 +22,6 @@ extension Daemon {
       return
     }
     for words in fresh.warnings { log.warning(words) }
-    synchronizer.settings = fresh.sync
-    messaging.routine.change(fresh.messaging.routine)
-    power.change(limit: fresh.lowBattery)
-    messaging.keeper.settings = fresh.messaging.keeper
     let waiting = inUse.waiting(in: fresh)
     // A configuration with changes for the next start is unproven.
     defer { if waiting.isEmpty { keepConfiguration() } }
@@ -81,6 +77,10 @@ extension Daemon {
   func change(to fresh: GatewayConfiguration) throws(StoreError) {
     let added = try relay.change(to: fresh.upstreams)
     inUse.current = fresh
+    synchronizer.settings = fresh.sync
+    messaging.routine.change(fresh.messaging.routine)
+    power.change(limit: fresh.lowBattery)
+    messaging.keeper.settings = fresh.messaging.keeper
     settingsChanged()
     publisher.tell(added)
     relay.wake()

@@ -52,7 +52,9 @@ public final class CompanionProxy {
     func keepCursor(_ name: String, _ message: Int64) {
       let at = synchronizer.now.milliseconds
       store.post(when: .soon, "the position of client \(name)") { store throws(SQLiteError) in
-        try store.setClientCursor(name, message: message, at: at)
+        for other in try store.setClientCursor(name, message: message, at: at) {
+          log.info("the position of client \(other) is forgotten: \(Store.maxClients) others were used since")
+        }
       }
     }
   }
@@ -101,7 +103,7 @@ public final class CompanionProxy {
       public let connectedSeconds: Int64
       public let commands: UInt64
       public let refusals: UInt64
-      /// Messages that the client has not received.
+      /// Messages that the client has not received, up to `mostBehind`.
       public let behind: Int64
       /// Bytes that the client's machine has not taken.
       public let unreadBytes: Int
@@ -114,9 +116,19 @@ public final class CompanionProxy {
     public let clients: [Client]
   }
 
+  /// More need not be counted.
+  private static let mostBehind: Int64 = 10_000
+
+  private func behind(_ session: ClientSession) -> Int64 {
+    let store = gateway.store
+    let count = store.ifReadable {
+      try store.messageCount(after: session.position.received, atMost: Self.mostBehind)
+    }
+    return count ?? 0
+  }
+
   public var reports: [Report] {
-    let newest = gateway.store.ifReadable { try gateway.store.lastMessageID(ofRadio: gateway.store.radio) } ?? 0
-    return listeners.map { listener in
+    listeners.map { listener in
       let clients = listener.clients.filter { !$0.isOver }.sorted { $0.name < $1.name }
       return Report(
         name: listener.settings.name, address: "\(listener.settings.address)", trouble: listener.trouble,
@@ -124,7 +136,7 @@ public final class CompanionProxy {
           Report.Client(
             name: session.name, program: session.program.string,
             connectedSeconds: Int64((gateway.loop.now - session.connectedAt).inSeconds), commands: session.commands,
-            refusals: session.refusals, behind: max(0, newest - session.position.confirmed),
+            refusals: session.refusals, behind: behind(session),
             unreadBytes: session.outlet.untaken)
         })
     }

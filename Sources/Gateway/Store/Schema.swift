@@ -17,6 +17,7 @@ enum Schema {
     Migration(number: 21, sql: commandAges), Migration(number: 22, sql: merges),
     Migration(number: 23, sql: ways), Migration(number: 24, sql: airtimeHours),
     Migration(number: 25, sql: moreRegions), Migration(number: 26, sql: nodeCare),
+    Migration(number: 27, sql: nodeSnapshots), Migration(number: 28, sql: said),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -330,5 +331,16 @@ enum Schema {
   /// What is remembered of the nodes in care, as JSON (`NodeRecord`).
   private static let nodeCare = """
     CREATE TABLE node_care(key BLOB PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+    """
+
+  /// The settings that nodes have told, as JSON.
+  private static let nodeSnapshots = """
+    CREATE TABLE node_snapshots(id INTEGER PRIMARY KEY AUTOINCREMENT, node BLOB NOT NULL, body BLOB NOT NULL);
+    CREATE INDEX node_snapshots_of ON node_snapshots(node, id);
+    """
+
+  /// What was said on channels at a time: our own words may come back from another gateway long after.
+  private static let said = """
+    CREATE INDEX outgoing_said ON outgoing(sender_time) WHERE kind = 'channel';
     """
 }

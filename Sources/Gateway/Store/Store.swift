@@ -64,6 +64,16 @@ public final class Store {
   /// For each upstream, how far each lane is in transit: events up to there may arrive although they were deleted.
   public var underWay: [[UInt8]: () -> ByLane<Int64>?] = [:]
   var steadyClock = SteadyClock(maxAway: 0)
+  /// Nodes that were started anew to set their clocks, which is not done yet.
+  public internal(set) var clocksUnderWay: [PublicKey] = []
+  /// Whether the machine was started since the store was written.
+  public private(set) var isNewBoot = false
+  /// The elapsed time when the database was opened.
+  var openedElapsed: Int64 = 0
+  /// Whether the wall clock may judge others, and the form on disk.
+  var (clockProof, keptClockProof): (ClockProof, [Int64]) = (ClockProof(), [])
+  /// The clocks of others on disk were compared with a time that is no longer believed.
+  var hasStaleOffsets = false
   /// Grows when a node leaves the radio's table.
   public internal(set) var contactsRemoved: UInt64 = 0
   /// Counts changes of the known regions.
@@ -71,7 +81,7 @@ public final class Store {
   /// Called each time that something was received that only this node can have sent, with the time in milliseconds
   /// since 1970; the stored time may lag by up to ten minutes.
   public var nodeWasHeard: (KeyPrefix, Int64) -> Void = { _, _ in }
-  /// Called within a `write` when an advert showed a node's clock while ours was synchronised, with the seconds that it is ahead.
+  /// Called within a `write` when an advert showed a node's clock while ours counted as synchronised, with the seconds that it is ahead.
   public var clockWasHeard: (PublicKey, Int64) -> Void = { _, _ in }
   public internal(set) var nodeCounts = NodeCounts()
   var radioState = RadioState()
@@ -83,6 +93,8 @@ public final class Store {
   var mayHaveWaitingReactions: Bool?
   /// Grows whenever the number of dead letters may have changed.
   public internal(set) var deadLetterChanges: UInt64 = 0
+  /// By an upstream's name: at least the number of its dead letters.
+  var deadLetterTotals: [[UInt8]: Int64] = [:]
 
   public internal(set) var identity: StoreIdentity
   public internal(set) var provenance: StoreProvenance
@@ -90,6 +102,8 @@ public final class Store {
   public internal(set) var isDamaged = false
   /// The loss of a damaged database that is set aside while none has its place yet, and losses not reported before.
   private var replacing: (StoreLoss, [StoreLoss])?
+  /// Counts databases that were replaced in this run: numbers of rows belong to one of them.
+  public private(set) var replacements = 0
   /// The open file, whatever file has its name by now.
   private(set) var openFile: StoreFiles.Number?
   var ownFile: OwnFile?
@@ -115,16 +129,23 @@ public final class Store {
       try load()
     }
     (isDamaged, openFile) = (false, StoreFiles.number(of: settings.location))
+    // Before the damaged log is gone: if the start ends in between, the loss is found and told again, not forgotten.
+    try beginBehindLoss(replaced)
     // So that the transactions after the damage are not found again, or reported as lost after a power cut.
     try checkpoint()
-    try beginBehindLoss(replaced)
   }
 
-  private func load() throws(StoreError) {
+  /// `proof`: what is known about the clock, if this database replaces another, which makes no clock right.
+  private func load(keeping proof: ClockProof? = nil) throws(StoreError) {
     transactions.forgetDeferred()
     (identities, documentCount, alertWords) = (nil, nil, [:])
     journalState = try translating { () throws(SQLiteError) in try JournalState(database) }
     steadyClock = try loadElapsed()
+    openedElapsed = steadyClock.elapsed
+    clockProof = if let proof { proof } else { try loadClockProof() }
+    (keptClockProof, hasStaleOffsets) = (proof == nil ? clockProof.kept : [], false)
+    isNewBoot = clockProof.kept.count < 2
+    clocksUnderWay = try loadClocksUnderWay()
     journalState.times = try loadTimes()
     radioState = try translating { () throws(SQLiteError) in try readRadios() }
     try translating { () throws(SQLiteError) in try loadMessageEvents() }
@@ -167,28 +188,34 @@ public final class Store {
   private static let patienceWithReaders = 3000
 
   /// Replaces a database that was found to be damaged in use with a new one, which has a new epoch. Returns where the
-  /// damaged one was saved. `unsent`: no upstream lacked more than this many events; `nil`: unknown.
-  public func replaceDamaged(unsent: Int64? = nil) throws(StoreError) -> String {
+  /// damaged one was saved. `unsent`: no upstream lacked more than this many events; `nil`: unknown. `upstreams`: these
+  /// get the new database from its beginning, whenever they are opened.
+  public func replaceDamaged(unsent: Int64? = nil, upstreams: [String] = []) throws(StoreError) -> String {
     let begun = if let replacing { replacing } else { try setAside(unsent) }
     replacing = begun
     let (lost, untold) = begun
     do throws(StoreError) {
       (database, identity) = try Self.open(settings, clocks)
-      try load()
+      try load(keeping: clockProof)
     } catch {
       guard case .corrupt = error else { throw error }
       // An earlier attempt has left a part of a database.
       _ = try Self.moveAside(settings.location, "corrupt", clocks)
       (database, identity) = try Self.open(settings, clocks)
-      try load()
+      try load(keeping: clockProof)
     }
+    replacements += 1
     let target = lost.saved ?? ""
     (provenance.loss, provenance.setAside, replacing) = (lost, target, nil)
     (isDamaged, openFile) = (false, StoreFiles.number(of: settings.location))
     ownFile = nil
     noteOwnFile()
     // Written before anything else, even if the disk does not accept it yet.
-    transactions.writeAlong("loss") { store throws(SQLiteError) in try store.tell(lost, after: untold) }
+    transactions.writeAlong("loss") { store throws(SQLiteError) in
+      try store.tell(lost, after: untold)
+      for upstream in upstreams { try store.beginAnew(upstream) }
+    }
+    keepClockProof()
     settle()
     markLoss()
     return target

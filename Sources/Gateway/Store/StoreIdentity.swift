@@ -18,7 +18,7 @@ public struct StoreIdentity: Equatable, Sendable {
   private var beganBoot: String
   private(set) var epochBefore: String?
   /// This epoch began after the database was opened: no other copy of the database can have it.
-  private(set) var beganInThisRun = false
+  public private(set) var beganInThisRun = false
   /// Whether the database was empty when it was opened.
   let isNew: Bool
 
@@ -111,17 +111,20 @@ extension Store {
   /// `isCopy`: another copy of this database may have been in use meanwhile.
   public func renewEpoch(telling loss: StoreLoss? = nil, isCopy: Bool = true) throws(StoreError) {
     let old = epoch
-    identity.renew(after: lastSeq, clocks)
-    write { [identity] store throws(SQLiteError) in
-      try identity.write(to: store.database)
+    // The epoch counts only when it is on disk: otherwise servers would learn of one that no database has.
+    var renewed = identity
+    renewed.renew(after: lastSeq, clocks)
+    write { [renewed] store throws(SQLiteError) in
+      try renewed.write(to: store.database)
       try store.know(old, through: Self.unknownEnd)
       try store.database.run("UPDATE cursors SET told_before = told")
-      if isCopy { try store.doubtRelayed() }
+      if isCopy { try store.doubtWaiting() }
       // The copy's counts of radios' queues are outdated.
       try store.forgetQueues()
       try store.tell(loss)
     }
     try commitNow()
+    identity = renewed
     markLoss()
   }
 }
@@ -168,18 +171,34 @@ extension Store {
   }
 }
 
-/// Messages of other gateways that waited here when another copy of this database may have been in use.
+/// Messages that waited here when another copy of this database may have been in use.
 extension Store {
   private static let doubtedThrough = "relayed_before_copy"
 
-  /// Within a `write`: another copy may have sent what waits now.
-  func doubtRelayed() throws(SQLiteError) {
-    try setMeta(Self.doubtedThrough, .integer(try database.value("SELECT max(id) FROM outgoing")?.integer ?? 0))
+  /// What another copy may have sent: messages up to a row's number. Of our own only those from before this program, because the database was put back
+  /// before it began; what was retried since is wanted.
+  private var doubt: (through: Int64, own: Int64, relayed: Int64)? {
+    get throws(StoreError) {
+      guard let value = try meta(Self.doubtedThrough) else { return nil }
+      let parts = (value.text ?? "").split(separator: ":").compactMap { Int64($0) }
+      guard parts.count == 3 else { return value.integer.map { ($0, -1, .max) } }
+      return (parts[0], parts[1], parts[2])
+    }
   }
 
-  /// Whether another copy of this database may have sent this message of another gateway.
-  public func mayHaveSent(relayed id: Int64) throws(StoreError) -> Bool {
-    try (meta(Self.doubtedThrough)?.integer ?? 0) >= id
+  /// Within a `write`: another copy may have sent what waits now.
+  func doubtWaiting() throws(SQLiteError) {
+    let last = try database.value("SELECT max(id) FROM outgoing")?.integer ?? 0
+    try setMeta(Self.doubtedThrough, .text("\(last):\(openedElapsed):\(steadyClock.elapsed)"))
+  }
+
+  /// Whether another copy of this database may have sent this message. `isRelayed`: it is another gateway's. Ours is the same message for its recipients
+  /// if it was transmitted before, with its time.
+  public func mayHaveSent(_ message: OutgoingMessage, isRelayed: Bool) throws(StoreError) -> Bool {
+    guard isRelayed || message.senderTime == nil, let doubt = try doubt, message.id <= doubt.through else {
+      return false
+    }
+    return message.createdElapsed <= (isRelayed ? doubt.relayed : doubt.own)
   }
 }
 

@@ -172,13 +172,15 @@ extension Store {
   /// not sent.
   public func tellForeign(_ epoch: String, last: Int64) throws(StoreError) -> StoreLoss {
     let loss = StoreLoss(cause: .conflict, epoch: epoch, last: last)
-    identity.beginAgain(clocks)
-    write { [identity] store throws(SQLiteError) in
-      try identity.write(to: store.database)
-      try store.doubtRelayed()
+    var begun = identity
+    begun.beginAgain(clocks)
+    write { [begun] store throws(SQLiteError) in
+      try begun.write(to: store.database)
+      try store.doubtWaiting()
       try store.tell(loss)
     }
     try commitNow()
+    identity = begun
     markLoss()
     provenance.loss = provenance.loss ?? loss
     return loss
@@ -193,7 +195,7 @@ extension Store {
     if let loss, let epoch = loss.epoch {
       try know(epoch, through: loss.cause == .conflict ? loss.last ?? Self.unknownEnd : Self.unknownEnd)
     }
-    guard let loss, loss.atMost != 0 else { return }
+    guard let loss else { return }
     let here = try untoldHere()
     // What this database has reported itself, the mark may still have as unreported.
     let reported = try known().map(\.epoch)
@@ -203,9 +205,12 @@ extension Store {
     let before = (marked + untold).filter { lost in
       lost.epoch != loss.epoch && !here.contains { $0.epoch == lost.epoch }
     }
+    // Of this database every upstream may have all, and still lack those of earlier ones.
+    let missing = loss.atMost == 0 ? before : before + [loss]
+    guard !missing.isEmpty else { return }
     var told: Int64 = 0
-    for loss in before + [loss] { told = try append(.gap, at: Moment(WallClock(clocks)), body: loss.body) }
-    let all = (before + [loss] + here).compactMap(\.mark).prefix(Self.maxUntold)
+    for loss in missing { told = try append(.gap, at: Moment(WallClock(clocks)), body: loss.body) }
+    let all = (missing + here).compactMap(\.mark).prefix(Self.maxUntold)
     try setMeta(Self.untoldLosses, .text((["\(told)"] + all).joined(separator: ",")))
   }
 

@@ -12,6 +12,8 @@ public protocol SyncObserver: AnyObject {
   func heard(_ push: Push, in frame: [UInt8])
   /// A contact's record has arrived, new or not.
   func contactCame(_ contact: Contact)
+  /// The radio has handed over a message. True: it is an answer to a question of this program, and is not stored.
+  func takesAnswer(_ message: QueuedMessage) -> Bool
   /// A message is on disk for the first time.
   func messageStored(_ message: QueuedMessage)
   /// The radio has handed over a message that is on disk already: its sender repeats it.
@@ -22,4 +24,8 @@ public protocol SyncObserver: AnyObject {
   func radioReplaced()
   /// The radio was asked for messages, and has none.
   func radioIsIdle()
+}
+
+extension SyncObserver {
+  public func takesAnswer(_ message: QueuedMessage) -> Bool { false }
 }

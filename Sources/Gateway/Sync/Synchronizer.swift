@@ -21,6 +21,12 @@ public final class Synchronizer {
 
   /// The gateway also asks for messages without a push: in case a push was lost, and to prove that the link works.
   static let pollInterval: Duration = .seconds(60)
+  /// With each such poll the radio is also asked for how long it has been running: behind a serial chip its restart
+  /// does not end the link.
+  private static let pollsToStart = 5
+  private var polls = 0
+  /// The radio did not tell its name and settings when it was asked for them: those that are known may be old.
+  public private(set) var doubtsIdentity = false
 
   public let connection: RadioConnection
   let store: Store
@@ -87,8 +93,13 @@ public final class Synchronizer {
     while true {
       do {
         if let failure { try await pause(failure) }
+        var wasTrusted = store.judgingNow.trusted
         try await syncTime()
         while true {
+          // Once our clock is believed, or believed again, the radio's is set by it.
+          let isTrusted = store.judgingNow.trusted
+          if isTrusted && !wasTrusted || radioClock.isDue(at: loop.now) { try await syncTime() }
+          wasTrusted = isTrusted
           try await perform(.contacts, syncContacts)
           try await perform(.channels, syncChannels)
           try await perform(.messages) {
@@ -131,7 +142,13 @@ public final class Synchronizer {
     while !isCalled, loop.now < poll, plan.nextTry.map({ loop.now < $0 }) ?? true {
       try await waitToBeWoken(by: min(poll, plan.nextTry ?? poll, hints.nextCall ?? poll))
     }
-    if isCalled || loop.now >= poll { plan.needs(.messages, now: true) }
+    guard isCalled || loop.now >= poll else { return }
+    plan.needs(.messages, now: true)
+    // A radio's report of a change can be lost on the way.
+    if !isCalled, contacts.isDue(at: loop.now) { plan.needs(.contacts) }
+    if doubtsIdentity { _ = loop.begin { [weak self] in await self?.refreshIdentity() } }
+    polls += 1
+    if polls.isMultiple(of: Self.pollsToStart) { inbox.doubtsStart() }
   }
 
   /// The store failed: waits for the next attempt, or until the disk takes messages again. Meanwhile it reads the
@@ -142,7 +159,8 @@ public final class Synchronizer {
     let end = loop.now + standing.nextPause(using: &random)
     let waitsForDisk = inbox.failure != nil
     while waitsForDisk ? inbox.failure != nil : loop.now < end {
-      if isCalled, inbox.hasRoom { try await takeMessages() }
+      // What a radio hands over before it is attached would be stored as its predecessor's.
+      if isCalled, inbox.hasRoom, isAttached { try await takeMessages() }
       try await waitToBeWoken(by: waitsForDisk ? nil : end)
     }
     // The database may be another one now.
@@ -234,14 +252,27 @@ public final class Synchronizer {
       })
   }
 
-  /// The gateway changed the radio's settings: reads them again.
-  public func refreshIdentity() async {
+  /// Reads the radio's settings again. False: it does not tell them, and what is known may be old. Then each poll asks again. `isChanged`: they may be
+  /// others since a command.
+  @discardableResult
+  public func refreshIdentity(isChanged: Bool = true) async -> Bool {
     let before = connection.identity
-    _ = connection.submit(.start(client: "meshpost"), .interactive)
-    _ = await connection.ask(.deviceQuery(clientVersion: RadioSession.clientVersion), .interactive)
-    guard let identity = connection.identity, identity != before else { return }
+    if isChanged { doubtsIdentity = true }
+    var isAnswered = false
+    for _ in 0..<3 where !isAnswered && connection.state == .up {
+      let start = connection.submit(.start(client: "meshpost"), .interactive)
+      let device = await connection.ask(.deviceQuery(clientVersion: RadioSession.clientVersion), .interactive)
+      guard case .replied(.selfInfo) = await start?.outcome() else { continue }
+      switch device {
+      case .failed(.timedOut), .failed(.notSent), .failed(.linkLost): break
+      default: isAnswered = true  // an old firmware refuses it
+      }
+    }
+    doubtsIdentity = !isAnswered && connection.state == .up
+    guard let identity = connection.identity, identity != before else { return isAnswered }
     journal(identity)
     observer?.linkChanged()
+    return isAnswered
   }
 
   // MARK: Used by the parts of `run`
@@ -257,7 +288,8 @@ public final class Synchronizer {
   func note(_ outcome: RadioSession.Outcome) { if case .failed(.timedOut) = outcome { counters.timeouts += 1 } }
 
   /// Writes without waiting. If the commit fails, the sync starts over after a pause.
-  func write(when: When = .now, _ work: (Store) throws(SQLiteError) -> Void) {
+  @discardableResult
+  func write(when: When = .now, _ work: (Store) throws(SQLiteError) -> Void) -> Commit {
     let commit = store.write(when: when, work)
     unawaited.add(commit) {
       loop.begin { [weak self] in
@@ -268,6 +300,7 @@ public final class Synchronizer {
         }
       }
     }
+    return commit
   }
 
   /// Each part was tried.
@@ -291,9 +324,10 @@ extension Synchronizer {
   /// The handshake is done.
   func met(_ radio: RadioIdentity) {
     counters.connections += 1
+    doubtsIdentity = false
     standing.connected()
     forgetNames()
-    slots = ToldSlots()
+    slots.begin()
     radioClock.forgetStart()
     inbox.connected(to: radio.info.key)
     attachAndBegin(radio)
@@ -302,13 +336,25 @@ extension Synchronizer {
   }
 
   /// The link is lost, or the radio has become another node.
-  func lost() {
+  func lost(_ end: LinkEnd) {
+    inbox.disconnected(end)
     questions.queueRead.resume()
     tellWhatIsUntold()
     startOver()
     forgetNames()
     store.radioSeen(at: clock.milliseconds)
     if inbox.failure == nil { enter(.idle) }
+  }
+
+  /// Its clock and its table may be others now; after a factory reset, so is its key.
+  func radioWasRestarted() {
+    connection.radioWasRestarted()
+    guard isServing else { return }
+    log.notice("the radio was restarted: reading it again")
+    _ = loop.begin { [weak self] in
+      self?.restart(fully: true)
+      await self?.refreshIdentity()
+    }
   }
 
   func connectionChanged() { observer?.linkChanged() }

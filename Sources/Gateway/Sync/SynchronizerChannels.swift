@@ -10,11 +10,39 @@ struct ToldSlots {
   /// Until the channels were requested, the stored ones count.
   var wereAskedFor = false
   var told: Set<UInt8> = []
+  /// Slots that got another channel while messages waited in the radio: theirs may be of either, until the queue was empty.
+  var mixed: Set<UInt8> = []
+
+  /// A link is up: nothing is told yet, and the radio still has its messages.
+  mutating func begin() { self = ToldSlots(mixed: mixed) }
 }
 
 extension Synchronizer {
   /// The radio did not report this slot: its messages have no known channel, and the gateway sends nothing there.
   public func doubts(_ slot: UInt8) -> Bool { slots.wereAskedFor && !slots.told.contains(slot) }
+
+  /// The radio has reported this slot over this link.
+  public func isReported(_ slot: UInt8) -> Bool { slots.told.contains(slot) }
+
+  /// The radio may have another channel in this slot now: nothing is sent to it until the radio reports it.
+  func doubt(_ slot: UInt8) {
+    slots.told.remove(slot)
+    plan.needs(.channels, now: true)
+    woken.resume()
+  }
+
+  /// The slot is about to get this channel: reads the messages that wait in the radio, which came under the present one. What the radio still has after
+  /// `limit` is stored without a channel.
+  public func willPut(_ channel: Channel, within limit: Duration) async {
+    // A slot that cannot be read, or never was, may be in use.
+    let present = store.ifReadable { try store.channel(slot: channel.slot) }
+    guard present.map({ !$0.isEmpty && $0.secret != channel.secret }) ?? true else { return }
+    // `try?`: the queue is not read, whatever the reason.
+    if (try? await readQueue(within: limit)) != true { slots.mixed.insert(channel.slot) }
+  }
+
+  /// Messages of this slot may be of its present channel or of the one before.
+  func isMixed(_ slot: UInt8) -> Bool { slots.mixed.contains(slot) }
 
   /// Requests for one slot.
   private static let maxTries = 2
@@ -57,7 +85,11 @@ extension Synchronizer {
     }
     try await store.save { [end] store throws(SQLiteError) in try store.forgetChannels(from: end) }
     try Task.checkCancellation()
-    guard let first = left.first else { return }
+    guard let first = left.first else {
+      // A slot that was read before it came into doubt.
+      guard let other = (0..<end).first(where: { !slots.told.contains(UInt8($0)) }) else { return }
+      throw SyncFailure("channel \(other): changed while the channels were read")
+    }
     throw SyncFailure("channel \(left.map { "\($0.slot)" }.joined(separator: ", ")): \(Self.words(first.outcome))")
   }
 

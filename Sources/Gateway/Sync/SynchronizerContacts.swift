@@ -11,7 +11,9 @@ extension Synchronizer {
     guard let radio = connection.identity?.info.key else { return }
     var tries = 0
     while true {
-      let known = contacts.takeDoubt() ? nil : try store.contactWatermark()
+      let doubts = contacts.doubts
+      let stored = try store.contactWatermark()
+      let known = contacts.areDoubted ? nil : stored
       let started = known?.radio == radio ? try await whenRadioStarted() : nil
       let list = ContactList(
         ContactSync(
@@ -19,12 +21,15 @@ extension Synchronizer {
           tries: tries))
       contacts.began(list)
       enter(.syncing(.contacts, current: 0, total: 0))
-      if known.map({ $0.radio != radio }) ?? false { forgetOtherRadio() }
+      if stored.map({ $0.radio != radio }) ?? false { forgetOtherRadio() }
       list.question = connection.submit(list.sync.command, .sync)
       let outcome = await list.question?.outcome() ?? .failed(.linkLost)
       try Task.checkCancellation()
       contacts.endList()
-      if try await accept(list.sync, outcome, from: radio), !contacts.areDoubted { return }
+      // A doubt that came meanwhile causes another list; one that a list could not settle stays for a later one.
+      if try await accept(list.sync, outcome, from: radio, doubts), contacts.doubts == doubts {
+        return contacts.listed(at: loop.now)
+      }
       tries = list.sync.nextTry
     }
   }
@@ -41,13 +46,23 @@ extension Synchronizer {
     case .replied(.stats(.core(let core))):
       radioClock.runs(for: .seconds(Int64(core.uptime)), now: loop.now)
       return clock.milliseconds - Int64(core.uptime) * 1000
-    case .failed(.timedOut), .failed(.linkLost): return clock.milliseconds
+    case .failed(.timedOut), .failed(.linkLost), .failed(.notSent): return clock.milliseconds
     default: return nil
     }
   }
 
   /// GET_STATS came with protocol version 8 (docs/protocol/companion.md § 11).
   private static let firstWithStats: UInt8 = 8
+
+  /// The radio has not said whether it carried this command out: reads again what it may have changed.
+  public func doubtEffect(of command: Command) {
+    switch command {
+    case .setChannel(let channel): doubt(channel.slot)
+    case .addUpdateContact(let contact): refresh(contact.key)
+    case .resetPath(let key), .removeContact(let key): refresh(key)
+    default: break
+    }
+  }
 
   /// The radio lacks a contact that the store says it has: other stored contacts may be wrong, too.
   public func radioDidNotKnow(_ key: PublicKey) {
@@ -62,8 +77,9 @@ extension Synchronizer {
     log.notice(
       "another radio is attached: its contacts and channels replace the previous radio's; messages are kept separately (meshpost radio list)"
     )
+    let moment = now
     write({ store throws(SQLiteError) in
-      try store.markAllRemoved()
+      try store.markAllRemoved(at: moment)
       try store.forgetChannels(from: 0)
     })
   }
@@ -89,9 +105,9 @@ extension Synchronizer {
 
   // MARK: The end of a list
 
-  /// Stores the end of the list. Returns false if a full list is needed.
+  /// Stores the end of the list. Returns false if a full list is needed. `doubts`: those before the list.
   private func accept(
-    _ sync: ContactSync, _ outcome: RadioSession.Outcome, from radio: PublicKey
+    _ sync: ContactSync, _ outcome: RadioSession.Outcome, from radio: PublicKey, _ doubts: Int
   ) async throws -> Bool {
     guard case .contacts(let total, let received, let lastModified) = outcome else {
       throw SyncFailure("the contact list ended early (\(Self.words(outcome)))")
@@ -107,6 +123,7 @@ extension Synchronizer {
       try await keep(watermark, of: radio, isFull: false, removing: nil)
     case .complete(let watermark, let removeMissing):
       try await keep(watermark, of: radio, isFull: sync.kind == .full, removing: removeMissing ? sync.seen : nil)
+      if sync.kind == .full { contacts.settled(doubts) }
     }
     return true
   }
@@ -124,6 +141,9 @@ extension Synchronizer {
   }
 
   // MARK: Single contacts
+
+  /// The gateway has changed the contact on the radio: stores the record that the radio has now.
+  public func keepChanged(_ contact: Contact) { keep(contact, as: .change) }
 
   /// `sign`: why the record came.
   func keep(_ contact: Contact, as sign: ContactFetches.Sign, onRadio: Bool = true) {
@@ -176,7 +196,7 @@ extension Synchronizer {
 
   static func words(_ outcome: RadioSession.Outcome) -> String {
     switch outcome {
-    case .failed(.timedOut): "no answer"
+    case .failed(.timedOut), .failed(.notSent): "no answer"
     case .failed(.refused(let error)): "refused: \(error.map(\.description) ?? "no reason given")"
     case .failed(.listBroken(let received, let total)): "\(received) of \(total) came"
     case .failed(.linkLost): "the link is down"

@@ -32,9 +32,9 @@ extension Synchronizer {
     questions.takerCame()
     defer { questions.takerLeft() }
     // The report of lost messages comes before the new ones.
-    if inbox.queue.dependsOnStart {
-      radioClock.forgetStart()
-      _ = try await whenRadioStarted()
+    if inbox.dependsOnStart {
+      if inbox.queue.dependsOnStart || isServing { radioClock.forgetStart() }
+      if radioClock.started == nil { _ = try await whenRadioStarted() }
       if let loss = inbox.radioWasStarted(at: radioClock.started) { tell(loss) }
     }
     let known = counters.duplicates
@@ -65,6 +65,7 @@ extension Synchronizer {
     // When the frame is decoded: hints that follow in the same read are about later messages.
     let ifEmpty = { [weak self] (_: Int, answer: RadioAnswer) in
       guard let self, case .replied(.noMoreMessages) = answer.outcome else { return }
+      slots.mixed = []
       if let loss = inbox.radioWasEmpty(askedAt: asked) { tell(loss) }
     }
     let question = connection.submit(group: [.init(.syncNextMessage)], .sync, ifEmpty)?.first
@@ -95,16 +96,32 @@ extension Synchronizer {
   }
 
   /// Also called before the daemon ends.
-  func tellWhatIsUntold() { if let loss = losses.takeUntold(at: loop.now) { tellNow(loss) } }
+  func tellWhatIsUntold() {
+    if let loss = losses.takeUntold(at: loop.now) { tellNow(loss) }
+    keepUnkept()
+  }
 
   private func tellNow(_ loss: RadioQueue.Loss) {
     log.warning("\(loss)")
-    write { [moment = now, radio = connection.identity?.info.name.string] store throws(SQLiteError) in
+    keep(loss)
+    observer?.messagesWereLost(loss)
+  }
+
+  private func keepUnkept() { if let loss = losses.takeUnkept() { keep(loss) } }
+
+  /// The counts that show the loss are reset in this transaction or a later one, whatever becomes of the event: so the event is written until the disk takes
+  /// it.
+  private func keep(_ loss: RadioQueue.Loss) {
+    let commit = write { [moment = now, radio = connection.identity?.info.name.string] store throws(SQLiteError) in
       let body = EventBody.radioGap(
-        waited: loss.waited, lost: loss.atLeast, atMost: loss.atMost, restarted: loss.start == .anew, radio: radio)
+        waited: loss.waited, lost: loss.atLeast, atMost: loss.atMost,
+        restarted: loss.start == .anew || loss.start == .unattended, radio: radio)
       _ = try store.append(.radioGap, at: moment, body: body)
     }
-    observer?.messagesWereLost(loss)
+    _ = loop.begin { [weak self] in
+      guard await commit.failure() != nil, let self else { return }
+      losses.wasNotKept(loss, on: loop) { [weak self] in self?.keepUnkept() }
+    }
   }
 
   /// The daemon ends: waits up to `limit` for a message that the radio is handing over, and requests no more.

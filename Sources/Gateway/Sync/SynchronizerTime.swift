@@ -2,6 +2,7 @@
 
 import Companion
 import RadioSession
+import Store
 import Timing
 
 /// The radio's reports on its clock and its start. Pure.
@@ -9,6 +10,9 @@ struct RadioClock {
   private var read: (time: UInt32, at: MonotonicTime)?
   /// The latest possible start of the radio, according to its reports over this link.
   private(set) var started: MonotonicTime?
+
+  /// When to read the clock again.
+  private var nextCheck: MonotonicTime?
 
   /// The radio's time in seconds since 1970, when it was last read.
   var lastRead: UInt32? { read?.time }
@@ -18,6 +22,14 @@ struct RadioClock {
   }
 
   mutating func told(_ time: UInt32, now: MonotonicTime) { read = (time, now) }
+
+  func isDue(at now: MonotonicTime) -> Bool { nextCheck.map { now >= $0 } ?? true }
+
+  /// The radio is asked now. Until it has answered, it is asked again after ten minutes: its clock may be years behind.
+  mutating func isAsked(at now: MonotonicTime) { nextCheck = now + .seconds(600) }
+
+  /// The clock is as right as it can be, for a day: clocks of radios drift.
+  mutating func wasChecked(at now: MonotonicTime) { nextCheck = now + .seconds(86_400) }
 
   /// The gateway set the clock, directly after reading it.
   mutating func wasSet(to time: UInt32) { read?.time = time }
@@ -35,24 +47,27 @@ extension Synchronizer {
   public var radioStarted: MonotonicTime? { radioClock.started }
 
   func syncTime() async throws {
-    enter(.syncing(.time, current: 0, total: 0))
+    if !isServing { enter(.syncing(.time, current: 0, total: 0)) }
+    radioClock.isAsked(at: loop.now)
     guard case .replied(.currentTime(let time)) = try await ask(.getDeviceTime) else { return }
     radioClock.told(time, now: loop.now)
     let ours = clock.seconds
-    guard maySet(time, to: ours) else { return }
-    if case .failed(let failure) = try await ask(.setDeviceTime(UInt32(clamping: ours))) {
-      log.info("the radio refused to set its clock: \(failure)")
-    } else {
-      radioClock.wasSet(to: UInt32(clamping: ours))
+    if maySet(time, to: ours) {
+      switch try await ask(.setDeviceTime(UInt32(clamping: ours))) {
+      case .replied: radioClock.wasSet(to: UInt32(clamping: ours))
+      case .failed(.refused(let error)):
+        log.info("the radio refused to set its clock: \(error?.description ?? "no reason given")")
+      default: return
+      }
     }
+    radioClock.wasChecked(at: loop.now)
   }
 
   /// Sets the clock only forwards, and only from a synchronised, plausible clock (docs/protocol/companion.md § 9.2): a
   /// radio that was set into the future cannot be set back.
   private func maySet(_ time: UInt32, to ours: Int64) -> Bool {
-    guard settings.setsTime, clock.isSynchronised, ours >= Self.earliestPlausible, ours <= Self.latestPlausible else {
-      return false
-    }
+    guard settings.setsTime, store.judgingNow.trusted, ours >= Self.earliestPlausible, ours <= Self.latestPlausible
+    else { return false }
     if Int64(time) > ours + 60 {
       log.warning("the radio's clock is \(Int64(time) - ours) s ahead; only a power cycle of the radio can set it back")
     }

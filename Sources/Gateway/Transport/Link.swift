@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 
 import BluetoothSession
+import Companion
 import EventLoop
 import ServiceManager
 
 /// An event of a link, for its owner.
 public enum LinkEvent {
+  /// Bytes that an earlier process had read and not stored; comes before `up`. `continues`: the rest of an incomplete frame follows on this link.
+  case leftOver([UInt8], continues: Bool)
   case up
   /// Bytes of a stream, framed as on a serial line.
   case bytes([UInt8])
@@ -34,6 +37,8 @@ public protocol Link: AnyObject {
   func settled(pending: Int)
   /// `send` and the events carry single frames without framing.
   var carriesFrames: Bool { get }
+  /// The time limit for a frame from its first byte to its last.
+  var frameTimeout: Duration { get }
   /// The link reconnects by itself after `down`, and reports `up`.
   var healsItself: Bool { get }
   /// The current activity, to show.
@@ -57,10 +62,13 @@ extension Link {
   public func settled(pending: Int) {}
   public var isFilling: Bool { false }
   public var carriesFrames: Bool { false }
+  public var frameTimeout: Duration { SerialDecoder.frameTimeout }
   public var healsItself: Bool { false }
   public var step: String? { nil }
   public var rssi: Int16? { nil }
   public var bluetoothTarget: BluetoothTarget? { nil }
+  public func tryOtherLineSettings() -> Bool { false }
+  public func watchForReturn(_ action: @escaping () -> Void) {}
 }
 
 /// Why a link is down, in terms an operator can act on.

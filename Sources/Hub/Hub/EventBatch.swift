@@ -119,11 +119,23 @@ public struct EventBatch: Sendable, Equatable {
 
 /// The kinds of events that gateways of this version send, as in docs/hub-protocol.md. Kinds of newer gateways are stored, too.
 public enum KnownKinds {
-  public static let all = [
-    "radio", "message", "contact", "contact_removed", "advert", "channel", "gap", "outgoing", "reaction", "telemetry",
-    "node_status", "command", "document", "bucket_gap", "radio_gap", "power", "allowance", "alert", "packet",
-    "ways", "route",
+  private static let ofMessages = [
+    "radio", "message", "channel", "gap", "outgoing", "reaction", "command", "document", "bucket_gap", "radio_gap",
+    "power", "allowance", "alert",
   ]
+  private static let ofNodes = [
+    "contact", "contact_removed", "advert", "telemetry", "node_status", "ways", "route", "node_neighbours",
+    "node_clock", "node_owner", "snapshot",
+  ]
+  private static let ofPackets = ["packet"]
+
+  public static let all = ofMessages + ofNodes + ofPackets
+
+  /// The lane of a kind, for retention only: batches name their lane. Unknown kinds belong to the first one.
+  static func lane(of kind: String) -> EventBatch.Lane {
+    ofNodes.contains(kind) ? .nodes : ofPackets.contains(kind) ? .packets : .messages
+  }
+
   public static let allowed = all.joined(separator: ", ")
 }
 

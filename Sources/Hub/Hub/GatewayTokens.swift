@@ -2,6 +2,7 @@
 
 import FoundationEssentials
 import Glibc
+import SQLite
 
 /// The folder of gateways' tokens: a file for each gateway, named by its id, with a token a line. With such a token, only this gateway may write.
 public struct GatewayTokens: Sendable {
@@ -81,29 +82,17 @@ public struct GatewayTokens: Sendable {
     let present = tokens.first { $0.gateway == gateway }?.secrets ?? []
     if keepsNewest, let newest = present.last { return try write([newest], for: gateway) }
     guard unlink("\(folder)/\(gateway)") == 0 else { throw failure(gateway) }
-    DatabaseMark.syncFolder(folder)
+    WholeFile.syncFolder(of: "\(folder)/\(gateway)")
   }
 
   private func write(_ secrets: [String], for gateway: String) throws(HubConfiguration.Failure) {
     var facts = stat()
-    guard stat(folder, &facts) == 0 else { throw failure(gateway) }
-    let draft = "\(folder)/.\(gateway).new"
-    unlink(draft)
-    let descriptor = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
-    guard descriptor >= 0 else { throw failure(gateway) }
-    defer { close(descriptor) }
     let bytes = Array((secrets.joined(separator: "\n") + "\n").utf8)
-    // The hub reads the file as a member of the folder's group.
-    guard fchown(descriptor, uid_t.max, facts.st_gid) == 0, fchmod(descriptor, 0o640) == 0,
-      bytes.withUnsafeBytes({ Glibc.write(descriptor, $0.baseAddress, $0.count) }) == bytes.count,
-      fsync(descriptor) == 0,
-      rename(draft, "\(folder)/\(gateway)") == 0
-    else {
-      let failure = failure(gateway)
-      unlink(draft)
-      throw failure
-    }
-    DatabaseMark.syncFolder(folder)
+    // The hub reads the file as a member of the folder's group, and no hidden file.
+    guard stat(folder, &facts) == 0,
+      WholeFile.replace(
+        "\(folder)/\(gateway)", with: bytes, mode: 0o640, group: facts.st_gid, draft: "\(folder)/.\(gateway).new")
+    else { throw failure(gateway) }
   }
 
   private func failure(_ gateway: String) -> HubConfiguration.Failure {

@@ -155,9 +155,10 @@ final class HubAccess: Sendable {
     }
   }
 
-  /// Loads the tokens' gateways from the database, at the start.
+  /// The tokens' gateways, as the database has them.
   func load(_ bindings: [TokenBinding]) {
     keys.withLock { keys in
+      keys.bindings = [:]
       for binding in bindings { keys.bindings[binding.token, default: []].insert(binding.gateway) }
     }
   }
@@ -182,7 +183,9 @@ final class HubAccess: Sendable {
   /// Whether a token still allows the operation. `HubWeb.endRevoked` checks sessions.
   func allows(_ grant: Grant) -> Bool {
     guard case .token(let digest) = grant.proof else { return true }
-    return keys.withLock { $0.matching(digest, grant.gateway, grant.operation) != nil }
+    return keys.withLock { keys in
+      keys.matching(digest, grant.gateway, grant.operation).map { keys.isBound(digest, at: $0, grant.gateway) } ?? false
+    }
   }
 }
 

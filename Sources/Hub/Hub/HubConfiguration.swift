@@ -5,6 +5,7 @@ import FoundationEssentials
 import Glibc
 import ServiceManager
 import TOML
+import UntrustedText
 
 /// The configuration of `meshpost-hub`, documented in deploy/hub.toml.
 public struct HubConfiguration: Sendable {
@@ -140,8 +141,7 @@ public struct HubConfiguration: Sendable {
   /// Reads the password for a database server from its file: the address appears in logs, so it has no password.
   private static func password(_ root: inout TOMLReader) -> String? {
     guard let file = root.string("database_password_file") else { return nil }
-    let text = contents(of: file)
-    let line = text.split(whereSeparator: \.isNewline).first.map(String.init)
+    let line = firstLine(of: file)
     if line == nil { root.note("database_password_file", "\(file) cannot be read, or is empty") }
     return line
   }
@@ -150,6 +150,11 @@ public struct HubConfiguration: Sendable {
   static func contents(of name: String) -> String {
     let location = Credential.location(name, or: credentials)
     return FileManager.default.contents(atPath: location).map { String(decoding: $0, as: UTF8.self) } ?? ""
+  }
+
+  /// `nil`: the file cannot be read, or is empty.
+  static func firstLine(of name: String) -> String? {
+    contents(of: name).split(whereSeparator: \.isNewline).first.map(String.init)
   }
 
   /// The secrets, one a line; `nil`: there is none, or one is too short.
@@ -176,15 +181,6 @@ public struct HubConfiguration: Sendable {
       name: URL(filePath: location).lastPathComponent, secrets: secrets, gateway: gateway,
       access: Access(rawValue: access) ?? .read,
       location: Credential.location(location, or: credentials))
-  }
-}
-
-extension StringProtocol {
-  var trimmed: String {
-    guard let first = firstIndex(where: { !$0.isWhitespace }), let last = lastIndex(where: { !$0.isWhitespace }) else {
-      return ""
-    }
-    return String(self[first...last])
   }
 }
 

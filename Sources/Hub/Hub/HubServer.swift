@@ -96,6 +96,14 @@ public struct HubServer: Sendable {
   public func reload(_ configuration: HubConfiguration) {
     tokens.reload(configuration)
     tokens.apply(to: access, api.connections)
+    Task { [access, api] in
+      do {
+        access.load(try await api.stores.lookups.tokenBindings())
+        api.connections.close { access.allows($0) }
+      } catch {
+        HubLog.write(.warning, "the gateways of tokens without one are not read again: \(error)")
+      }
+    }
   }
 
   /// Serves until SIGTERM or SIGINT. `ready` gets the port.

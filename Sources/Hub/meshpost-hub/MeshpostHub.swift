@@ -15,8 +15,8 @@ struct MeshpostHub: AsyncParsableCommand {
     commandName: "meshpost-hub", abstract: "Receive the journals of many gateways, and serve them.",
     version: Release.version,
     subcommands: [
-      Serve.self, Consume.self, Watch.self, Doctor.self, Stats.self, Backup.self, PurgeOld.self, People.self,
-      Tokens.self,
+      Serve.self, Consume.self, Watch.self, Doctor.self, Stats.self, Settings.self, Backup.self, PurgeOld.self,
+      Gateways.self, People.self, Tokens.self,
     ])
 }
 

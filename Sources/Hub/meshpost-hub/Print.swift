@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import Console
+import Glibc
 
 /// Replaces Swift's `print` in this program: prints one clean line. See `Console`.
 func print(_ items: Any..., separator: String = " ", terminator: String = "\n") {
@@ -12,4 +13,14 @@ func print(_ items: Any..., separator: String = " ", terminator: String = "\n") 
 func failure(_ words: String, _ code: Int32 = 65) -> ExitCode {
   for line in words.split(whereSeparator: \.isNewline) { Console.error("error: \(line)") }
   return ExitCode(code)
+}
+
+/// Asks at the terminal whether to delete something. Returns only after a yes.
+func ask(_ question: String) throws {
+  Console.line(text: "\(question) [y/N] ", end: "")
+  fflush(nil)
+  guard readLine()?.lowercased() == "y" else {
+    Console.error("nothing was deleted")
+    throw ExitCode(1)
+  }
 }

@@ -99,11 +99,6 @@ struct PurgeOld: AsyncParsableCommand {
     guard Self.isTerminal else {
       throw failure("that is more than half of it: if it is meant, add --more-than-half", 64)  // EX_USAGE
     }
-    Console.line(text: "Delete \(found.message)\(isMost ? ", which is more than half" : "")? [y/N] ", end: "")
-    fflush(nil)
-    guard readLine()?.lowercased() == "y" else {
-      Console.error("nothing was deleted")
-      throw ExitCode(1)
-    }
+    try ask("Delete \(found.message)\(isMost ? ", which is more than half" : "")?")
   }
 }

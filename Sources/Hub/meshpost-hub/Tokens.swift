@@ -83,10 +83,8 @@ struct Tokens: ParsableCommand {
 
   static func folder(_ hub: HubOptions) throws -> GatewayTokens {
     guard let location = try hub.configuration().gatewayTokens else {
-      Console.error(
-        "error: \(hub.config): gateway_tokens is not set; for example: gateway_tokens = \"/etc/meshpost-hub/tokens\""
-      )
-      throw ExitCode(78)  // EX_CONFIG
+      let example = "gateway_tokens = \"/etc/meshpost-hub/tokens\""
+      throw failure("\(hub.config): gateway_tokens is not set; for example: \(example)", 78)  // EX_CONFIG
     }
     guard let folder = GatewayTokens(folder: location) else {
       throw failure("\(location) is not a folder that this user may read")

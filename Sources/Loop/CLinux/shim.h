@@ -82,11 +82,11 @@ static inline ssize_t meshpost_tee(int from, int to, size_t most) {
 static inline int meshpost_set_pipe_size(int fd, int size) { return fcntl(fd, 1031 /* F_SETPIPE_SZ */, size); }
 // 1: this process and those it starts can gain no privileges.
 static inline int meshpost_no_new_privileges(void) { return (int)syscall(SYS_prctl, 39 /* PR_GET_NO_NEW_PRIVS */, 0, 0, 0, 0); }
-// 1: this process may run programs as other users (CAP_SETUID and CAP_SETGID).
+// 1: this process may run programs as other users, and kill them (CAP_SETUID, CAP_SETGID and CAP_KILL).
 static inline int meshpost_may_change_user(void) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
-  unsigned int wanted = 1u << CAP_SETUID | 1u << CAP_SETGID;
+  unsigned int wanted = 1u << CAP_SETUID | 1u << CAP_SETGID | 1u << CAP_KILL;
   return syscall(SYS_capget, &header, data) == 0 && (data[0].effective & wanted) == wanted;
 }
 // A datagram to a service manager, with descriptors (at most 4); 0 or an errno.

@@ -117,7 +117,7 @@ public struct PerMessageDeflate: Equatable, Sendable {
 }
 
 /// The parsed value of `Sec-WebSocket-Extensions`. Source: RFC 6455 § 9.1.
-struct ExtensionList {
+public struct ExtensionList {
   struct Item: Equatable {
     var name: String
     var parameters: [Parameter] = []
@@ -166,17 +166,18 @@ struct ExtensionList {
     return part
   }
 
-  /// A token of HTTP, RFC 9110 § 5.6.2.
   private static func token(_ part: Substring.UTF8View) -> String? {
-    let isToken = { (byte: UInt8) in
-      switch byte {
-      case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-        UInt8(ascii: "a")...UInt8(ascii: "z"):
-        true
-      default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
-      }
-    }
     guard !part.isEmpty, part.allSatisfy(isToken) else { return nil }
     return String(Substring(part))
+  }
+
+  /// A sign of a token of HTTP, RFC 9110 § 5.6.2.
+  public static func isToken(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+      UInt8(ascii: "a")...UInt8(ascii: "z"):
+      true
+    default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
+    }
   }
 }

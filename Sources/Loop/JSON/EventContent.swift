@@ -3,11 +3,13 @@
 /// The content of an event without its number. Both ends compare it to see whether a number means the same event at
 /// both. Pure. Source: docs/hub-protocol.md, "Identity".
 ///
-/// The content is the time, the kind and the body. Of a message's body only the members that identify it count, so that
-/// a newer program can add members without changing the content.
+/// The content is the time, the kind and the body. Of a message's body and of the ways of one, only the members that
+/// identify it count, so that a newer program can add members, and the names of nodes can change, without changing the
+/// content.
 public enum EventContent {
   /// Members of a message that never change.
   private static let ofMessages = ["channel", "data", "kind", "sender", "sender_name", "sender_time", "text"]
+  private static let ofWays = ["channel", "heard_by", "id", "identity", "kind", "recipient", "sender", "ways"]
   /// How many older states one state replaces: it differs from one transmission to the next.
   private static let ofSending = "folded"
   /// The kind that stands in the place of a missing event; it does not count as a different event.
@@ -20,7 +22,8 @@ public enum EventContent {
       json.field("at", at)
       json.field("kind", kind)
       for (name, value) in body.fields ?? [] where name != ofSending {
-        if kind != "message" || ofMessages.contains(name) { json.field(name, value) }
+        let counting = kind == "message" ? ofMessages : kind == "ways" ? ofWays : nil
+        if counting?.contains(name) ?? true { json.field(name, value) }
       }
     }
     return writer.bytes

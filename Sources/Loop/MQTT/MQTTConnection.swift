@@ -77,7 +77,7 @@ struct MQTTConnection {
     var message = message
     if !greeting.retains { message.retain = false }
     let alias = message.recurs ? aliases.alias(of: message.topic) : nil
-    let bytes = MQTTCommand.publish(message, id: id, isRepeated: false, decoder.version, alias: alias).encode()
+    let bytes = MQTTCommand.publish(message, id: id, decoder.version, alias: alias).encode()
     // The broker would end the connection because of it, again and again.
     if let maxBytes = greeting.maxBytes, bytes.count > maxBytes { return .settled(MQTTAnswer(0x95)) }
     if let alias { aliases.sent(alias, of: message.topic) }

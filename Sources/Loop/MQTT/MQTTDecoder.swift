@@ -27,23 +27,15 @@ struct MQTTDecoder {
 
   /// The next whole packet; `nil`: more bytes are needed.
   mutating func next() throws(MQTTError) -> MQTTEvent? {
-    var (length, shift, place) = (0, 0, start + 1)
-    while true {
-      guard place < buffer.count else { return nil }
-      let byte = buffer[place]
-      length |= Int(byte & 0x7F) << shift
-      place += 1
-      if byte & 0x80 == 0 {
-        guard byte != 0 || shift == 0 else { throw .malformed("a packet's length is not in its shortest form") }
-        break
-      }
-      shift += 7
-      guard shift <= 21 else { throw .malformed("a packet's length has no end") }
-    }
-    let first = buffer[start]
+    guard start < buffer.count else { return nil }
+    var body = MQTTBody(bytes: buffer[(start + 1)...])
+    // The length has at most four bytes, and the last one is less than 0x80.
+    guard body.bytes.count >= 4 || body.bytes.contains(where: { $0 < 0x80 }) else { return nil }
+    let length = try body.variable()
+    let (first, place) = (buffer[start], body.bytes.startIndex)
     guard length <= maxBytes else { return try skip(first, from: place, length) }
     guard buffer.count >= place + length else { return nil }
-    var body = MQTTBody(bytes: buffer[place..<place + length])
+    body.bytes = buffer[place..<place + length]
     start = place + length
     return try event(first, &body)
   }

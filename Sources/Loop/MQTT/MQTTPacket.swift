@@ -33,7 +33,7 @@ public struct MQTTMessage: Equatable, Sendable {
 enum MQTTCommand: Equatable {
   case connect(MQTTOptions, MQTTVersion)
   /// QoS 1, with an identifier from 1 to 65535.
-  case publish(MQTTMessage, id: UInt16, isRepeated: Bool, MQTTVersion, alias: TopicAliases.Alias? = nil)
+  case publish(MQTTMessage, id: UInt16, MQTTVersion, alias: TopicAliases.Alias? = nil)
   case acknowledge(id: UInt16)
   /// `isOthers`: messages that this client publishes do not come back (version 5).
   case subscribe(topic: String, id: UInt16, MQTTVersion, isOthers: Bool = false)
@@ -44,8 +44,8 @@ enum MQTTCommand: Equatable {
   func encode() -> [UInt8] {
     switch self {
     case .connect(let options, let version): return Self.packet(0x10, Self.connect(options, version))
-    case .publish(let message, let id, let isRepeated, let version, let alias):
-      let flags: UInt8 = 0x32 | (isRepeated ? 0x08 : 0) | (message.retain ? 0x01 : 0)
+    case .publish(let message, let id, let version, let alias):
+      let flags: UInt8 = message.retain ? 0x33 : 0x32
       var body = Self.string(alias?.isKnown == true ? "" : message.topic) + Self.word(id)
       if version == .v5 { body += Self.properties(Self.properties(of: message, alias)) }
       return Self.packet(flags, body + message.payload)
@@ -67,7 +67,8 @@ enum MQTTCommand: Equatable {
       if version == .v5 { payload += properties([]) }
       payload += string(will.topic) + binary(will.payload)
     }
-    if let user = options.user {
+    // Version 3.1.1 forbids a password without a user, who may be empty (§ 3.1.2.9).
+    if let user = options.user ?? (version == .v3 && options.password != nil ? "" : nil) {
       flags |= 0x80
       payload += string(user)
     }

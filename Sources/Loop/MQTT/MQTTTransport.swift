@@ -19,7 +19,9 @@ struct MQTTTransport {
 
   func open(on loop: EventLoop) async throws(MQTTFailure) -> any ByteStream {
     if let path {
-      let settings = WebSocket.Settings(host: host, port: port, target: path, subprotocol: "mqtt", proxy: proxy)
+      // A broker may put any number of packets into one message, and a packet into several (MQTT 5.0 § 6).
+      let settings = WebSocket.Settings(
+        host: host, port: port, target: path, subprotocol: "mqtt", proxy: proxy, maxMessage: .max)
       let socket = WebSocket(settings, tls: tls, meter: meter, on: loop)
       do throws(WebSocketFailure) {
         try await socket.open()
@@ -28,17 +30,11 @@ struct MQTTTransport {
       }
       return WebSocketStream(socket)
     }
-    let socket: Int32
-    meter?.attempts()
     do throws(Connector.Failure) {
-      socket = try await loop.connect(host: host, port: port, through: proxy, timeout: Self.connectLimit)
+      return try await loop.stream(
+        to: host, port, tls: tls, proxy: proxy, meter: meter, timeout: Self.connectLimit)
     } catch {
-      meter?.failed()
       throw .unreachable(error.description)
     }
-    let plain = SocketStream(socket, meter: meter, on: loop)
-    guard let tls else { return plain }
-    guard let secure = TLSStream(plain, tls, host: host) else { throw .unreachable("TLS is not set up") }
-    return secure
   }
 }

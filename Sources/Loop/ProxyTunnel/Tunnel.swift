@@ -69,7 +69,7 @@ private final class Tunnel {
 
   private var words: TunnelWords { TunnelWords(proxy: proxy, host: host) }
 
-  private func failure(_ message: String) -> Connector.Failure { .proxy("\(host) port \(port)", message: message) }
+  private func failure(_ message: String) -> Connector.Failure { .unusable("\(host) port \(port)", message: message) }
 
   // MARK: curl's handles
 

@@ -103,12 +103,7 @@ public struct TunnelSettings: Equatable, Sendable {
   }
 
   private static func hex(_ byte: UInt8) -> UInt8? {
-    switch byte {
-    case 0x30...0x39: byte - 0x30
-    case 0x41...0x46: byte - 0x37
-    case 0x61...0x66: byte - 0x57
-    default: nil
-    }
+    Character(Unicode.Scalar(byte)).hexDigitValue.flatMap { UInt8(exactly: $0) }
   }
 
   /// `HOST`, `HOST:PORT`, or an IPv6 address in brackets.

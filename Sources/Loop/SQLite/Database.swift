@@ -110,6 +110,9 @@ public final class Database {
 
   @discardableResult
   public func run(_ sql: String, _ values: [SQLiteValue]) throws(SQLiteError) -> Int {
+    guard !isWithinWrite || isInTransaction else {
+      throw SQLiteError(code: SQLITE_IOERR, message: "a failed read rolled the transaction back")
+    }
     let statement = try statement(sql)
     try statement.bind(values)
     defer { statement.reset() }
@@ -174,6 +177,9 @@ public final class Database {
   public var statements: [String] { cache.keys.map(\.sql) }
   public var lastInsertedRow: Int64 { sqlite3_last_insert_rowid(handle) }
   public var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
+  /// Rows are changed in the open transaction or not at all: SQLite ends one by itself when a read fails, and each change after that would stay on disk
+  /// alone.
+  public var isWithinWrite = false
 
   /// Releases unused memory of SQLite's cache.
   public func releaseMemory() { sqlite3_db_release_memory(handle) }

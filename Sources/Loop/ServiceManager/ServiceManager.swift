@@ -77,6 +77,8 @@ public final class ServiceManager {
   public func status(_ status: String) { tell("STATUS=\(Self.line(status))") }
   public func stopping() { tell("STOPPING=1") }
   public func lives() { tell("WATCHDOG=1") }
+  /// From now on the watchdog waits so long for a sign of life.
+  public func setWatchdog(_ timeout: Duration) { tell("WATCHDOG_USEC=\(timeout.wholeNanoseconds / 1000)") }
 
   /// A reload is in progress; `ready` ends it.
   public func reloading(now: MonotonicTime) {

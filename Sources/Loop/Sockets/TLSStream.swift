@@ -25,6 +25,8 @@ public final class TLSContext {
   public init(
     authorities: String? = nil, certificate: String? = nil, key: String? = nil
   ) throws(SetupError) {
+    // Otherwise the description of a failure could be that of an earlier one, of other code.
+    ERR_clear_error()
     guard let context = SSL_CTX_new(TLS_client_method()) else {
       throw SetupError(part: .authorities, description: "OpenSSL has no TLS")
     }
@@ -220,6 +222,9 @@ public final class TLSStream: ByteStream {
   /// Empty: the next record is incomplete.
   private func decrypt() throws(StreamEnd) -> [UInt8] {
     var count: Int32 = 0
+    // `SSL_get_error` takes any error in the thread's queue for one of this connection, also one of other code: OpenSSL
+    // 3.6 leaves one there when the signature of an advert is wrong.
+    ERR_clear_error()
     let bytes = [UInt8](unsafeUninitializedCapacity: Descriptor.chunk) { buffer, initialized in
       count = SSL_read(session, buffer.baseAddress, Int32(buffer.count))
       initialized = max(0, Int(count))

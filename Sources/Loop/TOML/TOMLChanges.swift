@@ -26,7 +26,8 @@ extension TOMLValue {
   /// A text that is equal for equal values, regardless of their lines.
   fileprivate var text: String {
     switch kind {
-    case .string(let text): "\"\(text)\""
+    // By its bytes: texts are also equal if they only look the same, and may have quotes and commas.
+    case .string(let text): "\"\(Array(text.utf8))\""
     case .integer(let number): "\(number)"
     case .number(let number): "\(number)"
     case .bool(let isTrue): "\(isTrue)"

@@ -47,6 +47,9 @@ public struct TOMLReader {
     warnings.append(TOMLError(line: table[key]?.line ?? table.line, reason: "\(full(key)): \(reason)"))
   }
 
+  /// The key counts as read: what there is to say about it was said.
+  public mutating func forget(_ key: String) { taken.insert(key) }
+
   private mutating func take(_ key: String) -> TOMLValue? {
     taken.insert(key)
     return table[key]

@@ -77,9 +77,7 @@ public enum Escaping {
       switch unit {
       case 0x20...0x7E where !Self.marks.contains(UInt8(unit)): result.append(UInt8(unit))
       case 0x09, 0x0A, 0x0D: result.append(0x20)
-      default:
-        let digits = Array(String(unit, radix: 16).utf8)
-        result += Array("\\u".utf8) + Array(repeating: UInt8(ascii: "0"), count: 4 - digits.count) + digits
+      default: result += Array(Visible.escaped(unit).utf8)
       }
     }
     return String(decoding: result, as: UTF8.self)

@@ -29,10 +29,9 @@ extension StringProtocol {
 
   /// The pieces between ASCII `sign`s, including empty ones; at most `most`, the last with the rest.
   public func pieces(at sign: Unicode.Scalar, most: Int = .max) -> [String] {
-    unicodeScalars.split(separator: sign, maxSplits: most - 1, omittingEmptySubsequences: false).map { piece in
-      var text = String.UnicodeScalarView()
-      text.append(contentsOf: piece)
-      return String(text)
+    // No byte of another scalar is an ASCII sign.
+    utf8.split(separator: UInt8(ascii: sign), maxSplits: most - 1, omittingEmptySubsequences: false).map {
+      String(decoding: $0, as: UTF8.self)
     }
   }
 
@@ -40,6 +39,14 @@ extension StringProtocol {
   /// `Character`).
   public var lines: [String] {
     pieces(at: "\n").map { $0.utf8.last == 13 ? String(decoding: $0.utf8.dropLast(), as: UTF8.self) : $0 }
+  }
+
+  /// The text without white space around it.
+  public var trimmed: String {
+    guard let first = firstIndex(where: { !$0.isWhitespace }), let last = lastIndex(where: { !$0.isWhitespace }) else {
+      return ""
+    }
+    return String(self[first...last])
   }
 
   /// The start of the text, at most so many bytes and only whole scalars.

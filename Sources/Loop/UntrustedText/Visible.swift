@@ -55,15 +55,16 @@ public enum Visible {
         // Only between values: strings in JSON contain no line breaks.
         result += " "
       } else {
-        for unit in String(scalar).utf16 { result += "\\u" + hexadecimal(unit) }
+        for unit in String(scalar).utf16 { result += escaped(unit) }
       }
     }
     return result
   }
 
-  private static func hexadecimal(_ unit: UInt16) -> String {
+  /// `\u` and four digits, as in JSON.
+  static func escaped(_ unit: UInt16) -> String {
     let digits = String(unit, radix: 16)
-    return String(repeating: "0", count: 4 - digits.utf8.count) + digits
+    return "\\u" + String(repeating: "0", count: 4 - digits.utf8.count) + digits
   }
 
   private static func isPlain(_ bytes: String.UTF8View) -> Bool { bytes.allSatisfy { $0 >= 0x20 && $0 < 0x7F } }
@@ -106,6 +107,8 @@ private struct Sieve {
   mutating func passes(_ scalar: Unicode.Scalar) -> Bool {
     let value = scalar.value
     if value != 0xE007F, !(0xE0020...0xE007E).contains(value) { tags = value == 0x1F3F4 ? Self.maxTags : 0 }
+    // A letter begins: its marks are counted from here.
+    if value < 0x7F { marks = 0 }
     let isGood = value < 0x7F ? value >= 0x20 : isSeen(scalar)
     last = isGood ? value : 0
     return isGood

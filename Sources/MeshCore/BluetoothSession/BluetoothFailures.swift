@@ -31,6 +31,8 @@ extension BluetoothSession {
     case (.cancelPairing, _), (.trust, _): return true
     case (.disconnect(let device), _):
       world.devices[device]?.isConnected = false
+      // If it still is connected, it does not advertise, and no signal tells that: a scan would never hear it.
+      world.hasObjects = false
       return true
     case (.remove(_, let device), _):
       world.forget(device)

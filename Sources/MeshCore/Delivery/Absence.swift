@@ -22,17 +22,21 @@ struct Absence: Equatable, Sendable {
 
 /// A series of attempts to send one message.
 struct Round: Equatable, Sendable {
-  enum Kind: Equatable, Sendable {
-    /// The message has come, or its recipient has acknowledged another one.
-    case first
-    /// The pause is over.
-    case slow
-    /// The recipient's radio was certainly heard.
-    case sign
+  /// What begins it. A later one is begun in place of an earlier one that waits for air time.
+  enum Kind: Comparable, Sendable {
     /// Somebody was heard who may be the recipient: one attempt.
     case hint
+    /// The pause is over.
+    case slow
     /// A newer message has come: one attempt of the oldest goes ahead of it.
     case ahead
+    /// The recipient's radio was certainly heard, or has acknowledged another message. Its messages take turns, attempt by attempt: more of them have come
+    /// when the first acknowledgement gets through.
+    case sign
+    /// Somebody asks for it. It takes turns, too.
+    case asked
+    /// The message has come.
+    case first
   }
 
   var kind = Kind.first
@@ -71,6 +75,14 @@ extension DeliverySession {
   /// Whether the message was held before, and is tried again in vain so far.
   public func isInLaterRound(_ id: Int64) -> Bool { live[id].map { $0.round.kind != .first } ?? false }
 
+  /// Whether the message waits for nothing but air time: the hour's is used up, or the share of it for what may be in vain.
+  public func waitsForAirtime(_ id: Int64, now: MonotonicTime) -> Bool {
+    guard let message = live[id], message.isReady,
+      let time = budget.fits(cost(message), channel: message.item.channel, priority(of: message), now: now)
+    else { return false }
+    return time > now
+  }
+
   /// Whether a message to this node was transmitted and has not ended.
   public func hasTransmitted(to key: PublicKey) -> Bool {
     live.values.contains { $0.item.destination == .node(key) && $0.item.tries > 0 }
@@ -86,30 +98,37 @@ extension DeliverySession {
   /// The round has ended without an acknowledgement. Other messages to that recipient that have had a round wait, too.
   mutating func hold(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
     guard let message = live[id], case .node(let key) = message.item.destination else { return [] }
+    let wasAway = absences[key] != nil
     var absence = absences[key] ?? Absence(rounds: 0, next: now, tried: now)
+    var isFruitless = false
     switch message.round.kind {
     // Somebody wants something of it again.
     case .first: absence.rounds = min(absence.rounds, DeliverySettings.slowPauses.count - 1)
-    case .ahead: break
+    case .ahead, .asked: break
     case .slow: absence.rounds += 1
-    case .sign, .hint: absence.fruitless += 1
+    case .sign, .hint: isFruitless = wasAway
     }
     (absence.tried, absence.kind) = (now, .slow)
     absence.next = now + pause(after: absence.rounds, key, now)
-    absences[key] = absence
-    var actions = [put(aside: id)] + putPathBack(to: key)
+    var actions = [put(aside: id)]
     for other in live.keys.sorted() {
       guard let waiting = live[other], waiting.item.destination == message.item.destination, !waiting.isOpen,
         case .ready = waiting.phase
       else { continue }
-      // Somebody has asked for it meanwhile: it has its turn next.
-      if waiting.round.kind == .sign { continue }
+      // It has its turn next, but a post does not go before an older one.
+      if waiting.takesTurns, !areTurnsOver(waiting) { continue }
       if waiting.item.tries > 0 || waiting.item.isOrdered {
         actions.append(put(aside: other))
       } else {
         live[other]?.round.limit = 1
       }
     }
+    // The messages that take turns are one round.
+    if !hasOthersInTurn(message) {
+      if isFruitless { absence.fruitless += 1 }
+      actions += putPathBack(to: key)
+    }
+    absences[key] = absence
     return actions
   }
 
@@ -144,36 +163,86 @@ extension DeliverySession {
   }
 
   /// Begins the rounds that are due.
-  mutating func tryAbsentees(_ now: MonotonicTime) {
-    guard isUp else { return }
+  mutating func tryAbsentees(_ now: MonotonicTime) -> [DeliveryAction] {
+    guard isUp else { return [] }
     let due = absences.filter { $0.value.next <= now }.keys
-    for key in due.sorted(by: { $0.bytes.lexicographicallyPrecedes($1.bytes) }) {
-      begin(absences[key]?.kind ?? .slow, key, now)
-    }
+    return due.sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
+      .flatMap { key in begin(absences[key]?.kind ?? .slow, key, now) }
   }
 
   /// Tries one held message of this recipient: the oldest, but none so often that it keeps the others back.
-  mutating func begin(_ kind: Round.Kind, _ key: PublicKey, _ now: MonotonicTime) {
-    guard let rounds = absences[key]?.rounds else { return }
+  mutating func begin(_ kind: Round.Kind, _ key: PublicKey, _ now: MonotonicTime) -> [DeliveryAction] {
+    guard let rounds = absences[key]?.rounds else { return [] }
     let next = now + pause(after: rounds, key, now)
     absences[key]?.next = next
     absences[key]?.kind = .slow
-    let messages = live.values.filter { $0.item.destination == .node(key) }
-    guard messages.allSatisfy({ $0.phase == .held }) else { return }
-    let held = messages.filter { $0.item.attempt < DeliverySettings.lastAttempt }
-    let isByAge = kind != .slow || held.contains { $0.item.isOrdered }
+    let messages = live.values.filter { $0.item.destination == .node(key) }.sorted { $0.item.id < $1.item.id }
+    guard !messages.contains(where: { !isPutOff($0, by: kind) && goesByItself($0) }) else { return [] }
+    let waiting = messages.filter { isPutOff($0, by: kind) && canEverGo($0) }
+    let isByAge = kind != .slow || waiting.contains { $0.item.isOrdered }
     func share(_ message: Live) -> UInt8 { isByAge ? 0 : message.item.attempt / DeliverySettings.attemptsInTurn }
-    let chosen = held.min { (share($0), $0.item.id) < (share($1), $1.item.id) }
-    guard let id = chosen?.item.id else { return }
-    release(id, Round(kind: kind, limit: attempts(in: kind)))
+    guard let chosen = waiting.min(by: { (share($0), $0.item.id) < (share($1), $1.item.id) }) else { return [] }
+    for message in waiting { live[message.item.id]?.phase = .held }
+    switch kind {
+    case .first, .sign, .asked:
+      releaseInTurns(waiting, chosen)
+      inTurn[key] = 0
+    case .slow:
+      release(chosen.item.id, Round(kind: kind, limit: min(DeliverySettings.slowAttempts, settings.maxAttempts)))
+    case .hint, .ahead: release(chosen.item.id, Round(kind: kind, limit: 1))
+    }
+    return waiting.filter { $0.isReady && live[$0.item.id]?.phase == .held }.map { put(aside: $0.item.id) }
   }
 
-  func attempts(in kind: Round.Kind) -> Int {
-    switch kind {
-    case .first, .sign: settings.maxAttempts
-    case .slow: min(DeliverySettings.slowAttempts, settings.maxAttempts)
-    case .hint, .ahead: 1
+  /// Whether a round of this kind may begin with the message: it is held, or waits in a round that matters less, perhaps long, for air time.
+  private func isPutOff(_ message: Live, by kind: Round.Kind) -> Bool {
+    message.phase == .held || message.isReady && !message.isOpen && message.round.kind < kind
+  }
+
+  /// Whether the message has a time at which it goes on, so that others to its recipient may wait for it.
+  private func goesByItself(_ message: Live) -> Bool {
+    switch message.phase {
+    case .held: false
+    case .sending, .sent: true
+    case .ready: message.isOpen || canEverGo(message) && !isBehindAnother(message)
     }
+  }
+
+  /// Whether another attempt is possible. If not, nothing waits for the message.
+  private func canEverGo(_ message: Live) -> Bool {
+    message.item.attempt < DeliverySettings.lastAttempt
+      && budget.canFit(cost(message), message.item.priority)
+  }
+
+  /// Whether the message is a post that waits for an older one.
+  func isBehindAnother(_ message: Live) -> Bool {
+    message.item.isOrdered && live.values.contains { $0.item.isBefore(message.item) && canEverGo($0) }
+  }
+
+  /// A round that several messages share, the oldest first. Posts have an order, so one has it alone.
+  private mutating func releaseInTurns(_ held: [Live], _ oldest: Live) {
+    let most = held.contains { $0.item.isOrdered } ? 1 : DeliverySettings.mostInTurn
+    let some = most == 1 ? [oldest] : Array(held.prefix(min(most, settings.maxAttempts)))
+    let attempts = max(settings.maxAttempts, min(2 * some.count, DeliverySettings.mostAttemptsInTurn))
+    for (place, message) in some.enumerated() {
+      let limit = attempts / some.count + (place < attempts % some.count ? 1 : 0)
+      release(message.item.id, Round(kind: .sign, limit: min(limit, settings.maxAttempts)))
+    }
+  }
+
+  /// Whether other messages to the same recipient take turns with this one, and there is one of this kind among them.
+  func hasOthersInTurn(_ message: Live, where isMeant: (Live) -> Bool = { _ in true }) -> Bool {
+    message.takesTurns
+      && live.values.contains {
+        $0.item.id != message.item.id && $0.item.destination == message.item.destination && $0.takesTurns && $0.isReady
+          && isMeant($0)
+      }
+  }
+
+  /// Whether the recipient's messages have had their attempts, and wait again. What somebody asks for has its own.
+  func areTurnsOver(_ message: Live) -> Bool {
+    guard message.round.kind == .sign, case .node(let key) = message.item.destination else { return false }
+    return inTurn[key] ?? 0 >= max(settings.maxAttempts, DeliverySettings.mostAttemptsInTurn)
   }
 
   private mutating func release(_ id: Int64, _ round: Round) {
@@ -184,9 +253,13 @@ extension DeliverySession {
 
   /// The recipient has acknowledged a message: all others go out, the oldest first.
   mutating func isThere(_ key: PublicKey) {
+    inTurn[key] = 0
     guard absences.removeValue(forKey: key) != nil else { return }
     for (id, message) in live where message.item.destination == .node(key) {
-      if message.phase == .held { release(id, Round(limit: settings.maxAttempts)) }
+      if message.phase == .held || message.isReady && message.round.kind != .first {
+        let isAsked = message.isReady && message.round.kind == .asked
+        release(id, Round(kind: isAsked ? .asked : .sign, limit: settings.maxAttempts))
+      }
       if message.item.tries == 0 { live[id]?.round.limit = settings.maxAttempts }
     }
   }
@@ -225,10 +298,15 @@ extension DeliverySession {
     return acknowledged(code, tripTime: 0, now: now)
   }
 
-  /// Tries a held message now: somebody asks for it.
+  /// Tries a held message now: somebody asks for it. Of posts the oldest is tried, as no other one may go before it.
   public mutating func tryNow(_ id: Int64, now: MonotonicTime) -> [DeliveryAction] {
-    guard let message = live[id], message.phase == .held else { return [] }
-    release(id, Round(kind: .sign, limit: settings.maxAttempts))
+    guard let message = live[id] else { return [] }
+    let first = live.values.filter {
+      ($0.item.id == id || message.item.isOrdered && $0.item.isBefore(message.item))
+        && isPutOff($0, by: .asked) && canEverGo($0)
+    }.min { $0.item.id < $1.item.id }
+    guard let first else { return [] }
+    release(first.item.id, Round(kind: .asked, limit: settings.maxAttempts))
     return sendNext(now)
   }
 
@@ -237,13 +315,14 @@ extension DeliverySession {
   func priority(of message: Live) -> DeliveryPriority {
     if message.isOpen { return message.item.priority }
     switch message.round.kind {
-    case .first, .ahead: return message.item.priority
-    case .slow, .hint: return max(message.item.priority, .bulk)
+    case .first, .ahead, .asked: return message.item.priority
+    case .slow, .hint: break
     case .sign:
       guard case .node(let key) = message.item.destination, absences[key]?.fruitless ?? 0 > 0 else {
         return message.item.priority
       }
-      return max(message.item.priority, .bulk)
     }
+    // One that is too long for it is still tried.
+    return budget.canFit(cost(message), .bulk) ? .bulk : message.item.priority
   }
 }

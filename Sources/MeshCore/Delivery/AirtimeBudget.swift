@@ -70,6 +70,15 @@ public struct AirtimeBudget: Equatable, Sendable {
     uses.remove(at: place)
   }
 
+  /// Whether this fits when nothing else is sent.
+  public func canFit(_ airtime: Int64, _ priority: DeliveryPriority) -> Bool {
+    Self.canFit(airtime, limits.airtime, limits.messages, priority)
+  }
+
+  private static func canFit(_ airtime: Int64, _ limit: Int64, _ messages: Int, _ priority: DeliveryPriority) -> Bool {
+    messages > 0 && airtime <= limit / 100 &* priority.share
+  }
+
   /// The earliest time at which this fits: `now`, later, or `nil` for never.
   public func fits(
     _ airtime: Int64, channel: String?, _ priority: DeliveryPriority, now: MonotonicTime
@@ -87,7 +96,7 @@ public struct AirtimeBudget: Equatable, Sendable {
     let maxAirtime = limit / 100 &* priority.share
     // A share of a few messages is at least one.
     let maxMessages = max(min(1, messages), messages * Int(priority.share) / 100)
-    guard airtime <= maxAirtime, maxMessages > 0 else { return nil }
+    guard Self.canFit(airtime, limit, messages, priority) else { return nil }
     let counted = uses.filter { isInWindow($0, now) && counts($0) }
     var (sum, count) = (counted.reduce(0) { $0 &+ $1.airtime }, counted.count)
     var at = now

@@ -10,6 +10,12 @@ extension DeliverySession {
     live[id]?.item.codes.append(code)
   }
 
+  /// Whether the code is of another message that waits, so that the radio's answer with it was late.
+  public func isOfAnother(_ code: AckCode, than id: Int64) -> Bool {
+    live.values.contains { $0.item.id != id && $0.item.codes.contains(code) }
+      || ended.contains { $0.id != id && $0.codes.contains(code) }
+  }
+
   /// The result of a `transmit`.
   public mutating func answered(_ id: Int64, _ answer: DeliveryAnswer, now: MonotonicTime) -> [DeliveryAction] {
     guard inHand == id else { return [] }
@@ -26,6 +32,7 @@ extension DeliverySession {
       case .unanswered: unanswered(id, route, now)
       case .linkLost: interrupted(id, now)
       case .busy, .notTried: again(id, answer, now)
+      case .unknown where message.wasHeld: again(id, .notTried, now) + hold(id, now)
       case .unknown: fail(id, .unknownToRadio, unspent: giveBack(id), now)
       case .regionUnknown: fail(id, .regionUnknown, unspent: giveBack(id), now)
       case .heardByRadio: fail(id, .heardByRadio, unspent: giveBack(id), now)
@@ -45,6 +52,10 @@ extension DeliverySession {
     let wait = patience(of: id, suggested, flooded)
     live[id]?.phase = .sent(until: now + .milliseconds(Int64(wait)))
     keepQuiet(for: id, flooded, atMost: wait, now)
+    // A late acknowledgement counts all the same, so the next one in turn need not wait for it.
+    if let quiet, let message = live[id], hasOthersInTurn(message, where: { mayGo($0, now) }) {
+      live[id]?.phase = .sent(until: min(now + .milliseconds(Int64(wait)), quiet.until))
+    }
     guard let item = live[id]?.item else { return [] }
     return [.sent(id: id, code: code, tries: item.tries, floods: item.floods)]
   }
@@ -68,7 +79,10 @@ extension DeliverySession {
     message.refusals.reset()
     message.fullTables.reset()
     live[id] = message
-    if flooded, case .node(let key) = message.item.destination { floodTookPath(to: key) }
+    if case .node(let key) = message.item.destination {
+      inTurn[key]? += 1
+      if flooded { floodTookPath(to: key) }
+    }
     occupyRing(id, message.item.attempt &- 1)
   }
 
@@ -89,11 +103,12 @@ extension DeliverySession {
     return []
   }
 
-  /// The link was lost: outstanding acknowledgements are awaited once it is back. The current attempt does not count,
-  /// as it was probably not sent.
+  /// The link was lost: outstanding acknowledgements are awaited once it is back. The current attempt does not count in
+  /// its round, as it was probably not sent.
   private mutating func interrupted(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
     guard let message = live[id], message.item.channel == nil else { return again(id, .linkLost, now) }
     live[id]?.phase = .sent(until: isUp ? now + DeliverySettings.unknownTimeout : nil)
+    live[id]?.item.tries += 1
     occupyRing(id, message.item.attempt &- 1)
     return []
   }
@@ -110,7 +125,7 @@ extension DeliverySession {
     let wait =
       answer == .busy ? message.fullTables.next(using: &random) : message.refusals.next(using: &random)
     message.phase = .ready(notBefore: now + wait)
-    message.isOpen = message.item.tries > 0 && message.item.channel == nil
+    message.isOpen = message.item.tries > 0 && message.item.channel == nil && !hasOthersInTurn(message)
     let isUnsent = answer == .busy || answer == .notTried
     if isUnsent, message.item.channel == nil { message.item.attempt -= 1 }
     live[id] = message
@@ -202,17 +217,19 @@ extension DeliverySession {
   }
 
   /// Returns unused air time that `spend` reserved.
-  public mutating func giveBack(_ airtime: Int64, now: MonotonicTime) -> [DeliveryAction] {
-    budget.giveBack(airtime, channel: nil)
+  public mutating func giveBack(
+    _ airtime: Int64, channel: String? = nil, now: MonotonicTime
+  ) -> [DeliveryAction] {
+    budget.giveBack(airtime, channel: channel)
     return sendNext(now)
   }
 
   /// Reserves air time for a packet that is not a message. False: the budget has no room now.
   public mutating func spend(
-    _ airtime: Int64, _ priority: DeliveryPriority, now: MonotonicTime
+    _ airtime: Int64, _ priority: DeliveryPriority, channel: String? = nil, now: MonotonicTime
   ) -> Bool {
-    guard let time = budget.fits(airtime, channel: nil, priority, now: now), time <= now else { return false }
-    budget.charge(airtime, channel: nil, now: now)
+    guard let time = budget.fits(airtime, channel: channel, priority, now: now), time <= now else { return false }
+    budget.charge(airtime, channel: channel, now: now)
     manners.heard(airtime, now: now)
     return true
   }
@@ -220,6 +237,11 @@ extension DeliverySession {
   /// The radio has heard a packet. Nothing is decided: what waits looks again when its time comes.
   public mutating func heardPacket(_ milliseconds: Int64, now: MonotonicTime) {
     manners.heard(milliseconds, now: now)
+  }
+
+  /// How busy the channel was when the program ended: what waited for it waits on.
+  public mutating func recallChannel(percent: Double, age: Duration, now: MonotonicTime) {
+    manners.recall(percent: percent, age: age, now: now)
   }
 
   /// Something other than a message goes out on a busy channel.

@@ -34,7 +34,7 @@ public struct DeliveryItem: Equatable, Sendable {
   public var notBefore: MonotonicTime?
   /// The number of the next attempt; no number is used twice.
   public var attempt: UInt8
-  /// Attempts that the radio accepted, and how many of them were flooded.
+  /// Attempts that the radio accepted or may have accepted, and how many of them were flooded.
   public var tries: Int
   public var floods: Int
   /// The acknowledgement codes of all attempts so far.
@@ -129,7 +129,7 @@ public enum DeliveryAnswer: Equatable, Sendable {
   case channelSent
   /// ERR 3: the packet pool is full. Nothing was transmitted.
   case busy
-  /// ERR 2: unknown contact or channel.
+  /// ERR 2: unknown contact or channel. A message that was held is held again.
   case unknown
   /// The radio has refused the region: nothing was transmitted.
   case regionUnknown

@@ -44,6 +44,10 @@ public struct DeliverySession: Sendable {
     var charged: Int64 = 0
 
     var isReady: Bool { if case .ready = phase { true } else { false } }
+    /// Whether it waits for its recipient again if the radio does not know it now: the shell may put it back.
+    var wasHeld: Bool { item.channel == nil && round.kind != .first }
+    /// Whether it takes turns with others to its recipient, attempt by attempt. Posts have an order.
+    var takesTurns: Bool { !item.isOrdered && [.sign, .asked].contains(round.kind) }
   }
 
   struct Ended: Equatable, Sendable {
@@ -87,6 +91,8 @@ public struct DeliverySession: Sendable {
   var discoveries: [PublicKey: MonotonicTime] = [:]
   /// Recipients of held messages.
   var absences: [PublicKey: Absence] = [:]
+  /// Attempts to a recipient whose messages take turns, since its last acknowledgement.
+  var inTurn: [PublicKey: Int] = [:]
   var served: [String: UInt64] = [:]
   var turn: UInt64 = 0
   /// Until then the last attempt's acknowledgement is probably on its way: recipients behind repeaters are not heard here, so the radio would drown it
@@ -121,6 +127,18 @@ public struct DeliverySession: Sendable {
   /// Whether an attempt is on the air or in progress, or the message is between two attempts.
   public func isUnderWay(_ id: Int64) -> Bool { live[id]?.isOpen ?? false }
 
+  /// Nodes with messages that wait, and those to which an attempt is in progress or whose acknowledgement is awaited:
+  /// the radio must have these.
+  public var recipients: (waiting: Set<PublicKey>, underWay: Set<PublicKey>) {
+    var (waiting, underWay): (Set<PublicKey>, Set<PublicKey>) = ([], [])
+    for message in live.values {
+      guard case .node(let key) = message.item.destination else { continue }
+      waiting.insert(key)
+      if message.isOpen { underWay.insert(key) }
+    }
+    return (waiting, underWay)
+  }
+
   /// When to call `timedOut`.
   public var deadline: MonotonicTime? {
     var next = min(budgetWait ?? .never, channelWait ?? .never)
@@ -151,24 +169,26 @@ public struct DeliverySession: Sendable {
     var message = Live(item: item, phase: .ready(notBefore: item.notBefore), isOpen: false, round: round)
     if item.progress == .interrupted {
       // The acknowledgement may still come. A channel message is repeated as the same packet instead.
-      message.isOpen = item.channel == nil
-      if message.isOpen { message.phase = .sent(until: isUp ? now + DeliverySettings.unknownTimeout : nil) }
+      message.isOpen =
+        item.channel == nil && !live.values.contains { $0.isOpen && $0.item.destination == item.destination }
+      if item.channel == nil { message.phase = .sent(until: isUp ? now + DeliverySettings.unknownTimeout : nil) }
     }
     ended.removeAll { $0.id == item.id }
+    var actions: [DeliveryAction] = []
     if case .node(let key) = item.destination {
       paths[key] = path
       if item.progress == .held || item.tries >= settings.maxAttempts { resume(item, key, now) }
       if let absence = absences[key], item.progress == .pending {
         message.round.limit = 1
         // The oldest goes ahead, so that they arrive in their order.
-        if isUp, now - absence.tried >= DeliverySettings.leastPause { begin(.ahead, key, now) }
+        if isUp, now - absence.tried >= DeliverySettings.leastPause { actions = begin(.ahead, key, now) }
         if item.isOrdered { message.phase = .held }
       }
       if item.progress == .held { message.phase = .held }
     }
     live[item.id] = message
-    if message.phase == .held, item.progress != .held { return [.held(id: item.id, isFirst: true)] + sendNext(now) }
-    return sendNext(now)
+    if message.phase == .held, item.progress != .held { actions.append(.held(id: item.id, isFirst: true)) }
+    return actions + sendNext(now)
   }
 
   /// The radio is connected and synced. `radioStarted`: the latest moment at which it may have started; `nil`: unknown.
@@ -179,7 +199,9 @@ public struct DeliverySession: Sendable {
     isUp = true
     var actions: [DeliveryAction] = []
     for place in ended.indices.reversed() {
-      guard let copy = ended[place].atRadio, radioStarted.map({ $0 > copy.at }) ?? true else { continue }
+      guard let copy = ended[place].atRadio,
+        radioStarted.map({ $0 + DeliverySettings.uptimeTolerance > copy.at }) ?? true
+      else { continue }
       // If the start is unknown, only the link may have failed, and that again and again.
       let most = radioStarted == nil ? 2 : settings.maxAttempts
       guard copy.item.tries < most, copy.item.expires > now, live[copy.item.id] == nil else { continue }
@@ -204,7 +226,7 @@ public struct DeliverySession: Sendable {
   public mutating func forgetMessages() {
     (isUp, inHand, budgetWait, waitsForBudget, channelWait) = (false, nil, nil, false, nil)
     (live, paths, shelved, peers) = ([:], [:], [:], [:])
-    (discoveries, absences, quiet) = ([:], [:], nil)
+    (discoveries, absences, inTurn, quiet) = ([:], [:], [:], nil)
     (ended, ring) = ([], [])
   }
 
@@ -234,7 +256,7 @@ public struct DeliverySession: Sendable {
   public mutating func timedOut(now: MonotonicTime) -> [DeliveryAction] {
     var actions: [DeliveryAction] = []
     for id in live.values.filter({ isDue($0, now) }).map(\.item.id).sorted() { actions += expire(id, now) }
-    tryAbsentees(now)
+    actions += tryAbsentees(now)
     for place in ended.indices {
       guard let time = ended[place].tellAt, time <= now else { continue }
       actions.append(.heard(id: ended[place].id, count: ended[place].heard))
@@ -267,8 +289,10 @@ public struct DeliverySession: Sendable {
     case .sending: return []
     case .sent(let until?) where isUp && until <= now:
       if message.item.expires <= now { return fail(id, lateness(of: message), now) }
-      if route(of: message) == nil { return hold(id, now) }
+      let (route, hasOthers) = (route(of: message), hasOthersInTurn(message))
+      if route == nil || hasOthers && areTurnsOver(message) { return hold(id, now) }
       live[id]?.phase = .ready(notBefore: nil)
+      if hasOthers { live[id]?.isOpen = false }
       return [.waiting(id: id)]
     case .sent:
       // An attempt that was transmitted may still be acknowledged, unless the link is down.
@@ -297,7 +321,7 @@ public struct DeliverySession: Sendable {
     let alongPath = round.limit < settings.maxAttempts ? min(1, settings.floodAfter) : settings.floodAfter
     if hasPath, message.directTries < alongPath { return .direct }
     // Whoever was heard just now is there: without a path to it, floods are all that reaches it.
-    let isThere = round.kind == .sign && absences[key]?.fruitless == 0
+    let isThere = [.sign, .asked].contains(round.kind) && absences[key]?.fruitless ?? 0 == 0
     guard round.floods < (isThere ? max(round.limit, settings.maxFloods) : settings.maxFloods) else { return nil }
     return hasPath ? .resetAndFlood : .flood
   }
@@ -330,6 +354,6 @@ public struct DeliverySession: Sendable {
   }
 
   private mutating func forgetPath(_ key: PublicKey) {
-    if !isOfInterest(key) { (paths[key], shelved[key], absences[key]) = (nil, nil, nil) }
+    if !isOfInterest(key) { (paths[key], shelved[key], absences[key], inTurn[key]) = (nil, nil, nil, nil) }
   }
 }

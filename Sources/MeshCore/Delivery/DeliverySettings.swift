@@ -44,6 +44,12 @@ public struct DeliverySettings: Equatable, Sendable {
   static let refusalLimit: Duration = .seconds(60)
   /// The longest pause while the pool stays full: each attempt costs two commits.
   static let fullLimit: Duration = .seconds(600)
+  /// How much too long a radio may say that it runs: it counts whole seconds, and boards begin to count before they listen. A channel message that is sent
+  /// again without need is the same packet.
+  static let uptimeTolerance: Duration = .seconds(3)
+  /// Messages that take turns after a sign of life, and their attempts together until the first acknowledgement.
+  static let mostInTurn = 4
+  static let mostAttemptsInTurn = 6
   /// Attempts of a slow round.
   static let slowAttempts = 2
   /// Attempts of a held message before another one to its recipient is tried in its place.

@@ -44,6 +44,16 @@ public struct ChannelUse: Equatable, Sendable {
 
   private static func first(in window: Int64) -> Int64 { window - Int64(slots) + 1 }
 
+  /// What was in use when the program ended: so many per cent of the window, and so long ago.
+  mutating func recall(percent: Double, age: Duration, now: MonotonicTime) {
+    let milliseconds = Int64(min(max(0, percent), 100) * Self.window.inSeconds * 10) / Int64(Self.slots)
+    for place in (0..<Self.slots).reversed() {
+      let ago = min(max(.zero, age), Self.window) + Self.slot * place
+      guard ago < Self.window else { continue }
+      add(milliseconds, now: MonotonicTime(nanoseconds: now.nanoseconds - ago.wholeNanoseconds))
+    }
+  }
+
   /// Per cent of the window.
   public func percent(now: MonotonicTime) -> Double {
     min(100, Double(sum(since: Self.first(in: Self.number(now)))) / Self.window.inSeconds / 10)
@@ -84,6 +94,11 @@ public struct Manners: Equatable, Sendable {
   }
 
   public mutating func heard(_ milliseconds: Int64, now: MonotonicTime) { use.add(milliseconds, now: now) }
+
+  /// How busy the channel was when the program ended.
+  mutating func recall(percent: Double, age: Duration, now: MonotonicTime) {
+    use.recall(percent: percent, age: age, now: now)
+  }
 
   public func isBusy(now: MonotonicTime) -> Bool { limit < 100 && use.percent(now: now) >= Double(limit) }
 

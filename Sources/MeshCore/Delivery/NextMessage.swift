@@ -15,7 +15,9 @@ extension DeliverySession {
     var waiting: Set<DeliveryPriority> = []
     var calm: [DeliveryPriority: MonotonicTime] = [:]
     let (taken, flying) = (Set(live.values.filter(\.isOpen).map(\.item.destination)), inFlight)
+    let turns = turns(now)
     for message in live.values where isEligible(message, taken, flying, now) {
+      if let turn = turns[message.item.destination], message.takesTurns, turn.id != message.item.id { continue }
       guard best.map({ goesBefore(message, $0) }) ?? true else { continue }
       let (priority, courtesy) = (priority(of: message), courtesy(of: message))
       switch budget.fits(cost(message), channel: message.item.channel, priority, now: now) {
@@ -52,8 +54,25 @@ extension DeliverySession {
     guard message.item.channel == nil else { return true }
     guard radioHasRoom else { return false }
     if message.isOpen { return true }
-    if message.item.isOrdered, live.values.contains(where: { $0.item.isBefore(message.item) }) { return false }
-    return flying < settings.maxInFlight && !taken.contains(message.item.destination)
+    return flying < settings.maxInFlight && !taken.contains(message.item.destination) && !isBehindAnother(message)
+  }
+
+  /// Whose turn it is, where messages to a recipient take turns: one that may not go now does not keep the others back.
+  private func turns(_ now: MonotonicTime) -> [Destination: (tries: Int, id: Int64)] {
+    var turns: [Destination: (tries: Int, id: Int64)] = [:]
+    for message in live.values where message.takesTurns && mayGo(message, now) {
+      let turn = (tries: message.round.tries, id: message.item.id)
+      if turns[message.item.destination].map({ turn < $0 }) ?? true { turns[message.item.destination] = turn }
+    }
+    return turns
+  }
+
+  /// Whether the message waits for nothing but others to its recipient, and the radio.
+  func mayGo(_ message: Live, _ now: MonotonicTime) -> Bool {
+    guard case .ready(let notBefore) = message.phase, notBefore ?? now <= now, message.item.expires > now,
+      let time = budget.fits(cost(message), channel: nil, priority(of: message), now: now), time <= now
+    else { return false }
+    return message.isOpen || manners.next(courtesy(of: message), now: now) <= now
   }
 
   /// Whether the radio can take another attempt without forgetting an ack code that is still needed.

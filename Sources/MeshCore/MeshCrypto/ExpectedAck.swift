@@ -17,14 +17,8 @@ extension AckCode {
   }
 }
 
-/// Digests of texts by which apps identify messages.
+/// The digest of a text by which apps identify its message.
 public enum TextDigest {
-  /// The first 4 bytes of SHA-256(text) in upper-case hex, the last part of an app's duplicate key. Source:
-  /// docs/protocol/app-conventions.md § 8.
-  public static func duplicateKey(_ text: Text) -> String {
-    Hex.string(Digest.sha256(text.bytes).prefix(4)).uppercased()
-  }
-
   /// The 8 characters by which a MeshCore One reaction identifies its target. Source: docs/protocol/app-conventions.md
   /// § 2.1.
   public static func reactionHash(_ text: Text, senderTime: UInt32) -> String {
@@ -37,27 +31,5 @@ public enum TextDigest {
       alphabet[Int((bits >> UInt64(shift)) & 31)]
     }
     return String(decoding: characters, as: UTF8.self)
-  }
-
-  /// The 4 hex digits by which a meshcore-open reaction identifies its target; `sender` only in channels. It is the
-  /// Dart VM's string hash over UTF-16 units. Source: docs/protocol/app-conventions.md § 2.2.
-  public static func openReactionHash(_ text: String, senderTime: UInt32, sender: String?) -> String {
-    let units = Array(String(senderTime).utf16) + Array((sender ?? "").utf16) + Array(text.utf16.prefix(5))
-    let hash = UInt16(truncatingIfNeeded: dartHash(units))
-    return Hex.string([UInt8(hash >> 8), UInt8(hash & 0xFF)])
-  }
-
-  static func dartHash(_ units: [UInt16]) -> UInt32 {
-    var hash: UInt32 = 0
-    for unit in units {
-      hash &+= UInt32(unit)
-      hash &+= hash << 10
-      hash ^= hash >> 6
-    }
-    hash &+= hash << 3
-    hash ^= hash >> 11
-    hash &+= hash << 15
-    hash &= 0x3FFF_FFFF
-    return hash == 0 ? 1 : hash
   }
 }

@@ -30,9 +30,11 @@ enum Expectation {
     }
   }
 
-  /// The radio's own telemetry is the only command that a push answers.
-  static func match(_ command: Command, _ push: Push) -> Match {
-    if case .sendTelemetryRequest(nil) = command, case .telemetryResponse = push { return .completes }
+  /// The radio's own telemetry is the only command that a push answers. `own`: the radio; another node's answer can come meanwhile.
+  static func match(_ command: Command, _ push: Push, own: KeyPrefix?) -> Match {
+    if case .sendTelemetryRequest(nil) = command, case .telemetryResponse(let prefix, _) = push, prefix == own {
+      return .completes
+    }
     return .unrelated
   }
 

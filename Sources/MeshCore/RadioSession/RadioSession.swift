@@ -16,7 +16,7 @@ public struct RadioSession: Sendable {
   /// The protocol version that we announce, the same as the official clients: from 3 on the radio sends messages with
   /// SNR.
   public static let clientVersion: UInt8 = 3
-  /// The pause after a time-out; without it, a late OK would be taken for the next command's.
+  /// The pause after a time-out, in which a late answer may come.
   static let quietAfterTimeout: Duration = .milliseconds(100)
   /// After this many unanswered commands in a row, the link is dropped.
   static let timeoutsBeforeDrop = 3
@@ -33,13 +33,14 @@ public struct RadioSession: Sendable {
     case timedOut
     /// The link was lost before the answer.
     case linkLost
-    /// It was not sent: the previous command of its group was refused or not answered, or the radio cannot return to
-    /// its default flood scope.
+    /// It was not sent: the previous command of its group was refused or not answered, the radio cannot return to its
+    /// default flood scope, or it answers nothing since a time-out.
     case notSent(isRefused: Bool)
     /// APP_START of another client has ended the contact list, or it stopped half-way.
     case listBroken(received: UInt32, total: UInt32)
   }
 
+  /// The end of a command.
   public enum Outcome: Equatable, Sendable {
     case replied(Reply)
     /// The radio's own telemetry, the only answer that arrives as a push.
@@ -49,6 +50,14 @@ public struct RadioSession: Sendable {
     /// The command was sent; the radio answers no command of this kind.
     case unanswered
     case failed(Failure)
+
+    /// Whether the radio may have carried out a command that it answers with OK, and has not said so.
+    public var leavesDoubt: Bool {
+      switch self {
+      case .replied(.ok), .failed(.refused), .failed(.disabled), .failed(.notSent): false
+      default: true
+      }
+    }
   }
 
   public enum DropReason: Equatable, Sendable {
@@ -111,6 +120,7 @@ public struct RadioSession: Sendable {
   /// Commands that were not answered in time, and whose answers may still come: an OK or an error does not say which
   /// command it answers.
   private var owed: [Command] = []
+  private var own: KeyPrefix?
   private var lastID: UInt64 = 0
   private var timeoutsInARow = 0
   private var glitchesInARow = 0
@@ -125,6 +135,9 @@ public struct RadioSession: Sendable {
   public func setting(for scope: FloodScopeOverride) -> ScopeSetting { self.scope.setting(for: scope) }
   /// Waiting commands, without the one in flight.
   public var waiting: Int { queue.count }
+
+  /// The command that the radio has not answered yet, if it is not the session's own.
+  public var idInFlight: UInt64? { inFlight.flatMap { $0.entry.isOwn ? nil : $0.entry.id } }
 
   /// When to call `timedOut`.
   public var deadline: MonotonicTime? {
@@ -255,6 +268,7 @@ public struct RadioSession: Sendable {
     case (.starting(let device), .selfInfo(let info)):
       let identity = RadioIdentity(info: info, device: device)
       state = .up
+      own = info.key.prefix
       scope.met(identity)
       return [.ready(identity)]
     default: return [.unasked(reply)]
@@ -278,7 +292,8 @@ public struct RadioSession: Sendable {
       return [.listBegan(id: current.entry.id, total: total)] + sendNext(now: now)
     case .completes:
       inFlight = nil
-      timeoutsInARow = 0
+      // A radio that answers nothing but this query is as good as silent.
+      if !current.entry.isBarrier { timeoutsInARow = 0 }
       return completed(current.entry, Self.outcome(of: reply)) + sendNext(now: now)
     }
   }
@@ -330,7 +345,8 @@ public struct RadioSession: Sendable {
   }
 
   private mutating func push(_ push: Push, now: MonotonicTime) -> [Action] {
-    guard let current = inFlight, Expectation.match(current.entry.command, push) == .completes else {
+    guard let current = inFlight, Expectation.match(current.entry.command, push, own: own) == .completes
+    else {
       return [.push(push)]
     }
     inFlight = nil
@@ -353,8 +369,8 @@ public struct RadioSession: Sendable {
       if entry.command.goesInScope, !entry.followsScope, !scope.isDefault {
         entry = queue.precede(entry, by: .setFloodScopeKey(.useDefault))
       }
-      // The answer says which scope is in force, so it must not be another command's.
-      if case .setFloodScopeKey = entry.command, !owed.isEmpty { entry = queue.precede(entry, by: barrier) }
+      // A late answer would be taken for this command's: its message would count as sent, and its error be ignored.
+      if !owed.isEmpty, !Expectation.isUnanswered(entry.command) { entry = queue.precede(entry, by: barrier) }
       scope.sent(entry.command)
       actions.append(.send(entry.frame ?? entry.command.encode()))
       if Expectation.isUnanswered(entry.command) {

@@ -42,13 +42,15 @@ export class View {
     clearTimeout(this.#timer);
   }
 
-  get #filter() { return { state: route.get("show") === "over" ? "all" : "open" }; }
+  get #filter() { return { state: route.get("show") === "over" ? "all" : "open", gateway: route.get("gateway") ?? undefined }; }
 
   update() {
     this.#drawChips();
     const wanted = JSON.stringify(this.#filter);
     if (wanted !== this.#wanted) {
       this.#wanted = wanted;
+      this.#alerts = null;
+      this.place.dataset.version = "";
       this.#load();
     }
     this.#draw();
@@ -56,8 +58,7 @@ export class View {
 
   /** Many at once are read once. */
   #soon() {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#load(), 300);
+    this.#timer ||= setTimeout(() => { this.#timer = 0; this.#load(); }, 300);
   }
 
   #drawChips() {
@@ -103,8 +104,7 @@ export class View {
   }
 
   #draw() {
-    const gateway = route.get("gateway");
-    const shown = (this.#alerts ?? []).filter((one) => !gateway || one.gateway === gateway);
+    const shown = this.#alerts ?? [];
     if (this.#isMissing) {
       fill(this.place, make("div", { class: "empty" }, make("h2", { text: t("alerts.missing") }), make("p", { class: "quiet", text: t("alerts.missing-why") }), make("a", { class: "button", href: "/fleet?only=need", text: t("alerts.to-fleet") })));
       this.count.textContent = "";

@@ -9,6 +9,8 @@ import { route } from "../shell/route.js";
 import { fleet, gatewayName, gatewayNames, live } from "./live.js";
 
 const PAGE = 100;
+/** Rows that are kept while new ones come; then the newest are read anew. */
+const MOST_ROWS = 2000;
 const SHOWS = ["commands", "documents"];
 
 export class View {
@@ -100,6 +102,7 @@ class Commands {
     if (!this.form || document.activeElement === this.gateway) return;
     const wanted = this.gateway.value || route.get("gateway");
     const names = gatewayNames();
+    if (names.length && wanted && !names.some(([id]) => id === wanted)) names.push([wanted, wanted]);
     if (this.gateway.dataset.version === names.join(" ")) return;
     this.gateway.dataset.version = names.join(" ");
     fill(this.gateway, names.map(([id, name]) => make("option", { value: id, text: cut(name, 60), selected: id === wanted })));
@@ -132,6 +135,10 @@ class Commands {
     const at = this.#rows.findIndex((one) => idOf(one) === idOf(row));
     if (at >= 0) this.#rows[at] = row;
     else this.#rows.unshift(row);
+    if (this.#rows.length > MOST_ROWS) {
+      this.#rows.length = PAGE;
+      this.load();
+    }
     this.#draw();
   }
 

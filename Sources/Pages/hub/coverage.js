@@ -4,6 +4,7 @@ import { number, when } from "../parts/numbers.js";
 import { cut, named, seen } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { clusters, Ground } from "../parts/ground.js";
+import { lines, paintLines, waysNote } from "../parts/ways.js";
 import { kindMark, KINDS } from "../parts/kinds.js";
 import { Windowed } from "../parts/windowed.js";
 import { onKeys } from "../shell/keys.js";
@@ -40,6 +41,8 @@ export class View {
   #isCutShort = false;
   #trouble = null;
   #loadedSince = null;
+  /** The message whose ways are drawn: its position, what the hub has of it, why it cannot be read, and its lines. */
+  #ways = { position: null };
   #columns = [];
   #from = 0;
   #count = 0;
@@ -51,7 +54,7 @@ export class View {
     this.#timer = setInterval(() => { if (!document.hidden) this.#load(); }, ANEW_MS);
     onKeys({
       "/": () => this.field.focus(), j: () => this.#step(1), k: () => this.#step(-1),
-      Escape: () => { if (!route.id) return false; this.#shut(); return true; },
+      Escape: () => { if (route.id) this.#shut(); else if (this.#ways.position) this.#leaveWays(); else return false; return true; },
     });
   }
 
@@ -74,10 +77,11 @@ export class View {
     this.chips = make("div", { class: "chips", role: "group", "aria-label": t("fleet.show") });
     this.count = make("p", { class: "quiet small", role: "status" });
     this.empty = make("div", { class: "map-empty" });
+    this.note = make("div", { class: "map-note" });
     this.side = make("div", { class: "map-list" });
     this.list = new Windowed(this.side, { estimate: 44, role: "list", label: t("coverage.list"), render: ({ node }) => this.#sideRow(node) });
     this.#ground = new Ground({
-      label: t("coverage.map-label"), tiles: this.#shell.tiles, inks: INKS, extras: [this.empty],
+      label: t("coverage.map-label"), tiles: this.#shell.tiles, inks: INKS, extras: [this.empty, this.note],
       places: (isAll) => this.#places(isAll),
       paint: (paper, wide, tall) => this.#paint(paper, wide, tall), picked: (mark) => this.#picked(mark),
     });
@@ -102,6 +106,7 @@ export class View {
   update() {
     if (document.activeElement !== this.field) this.field.value = route.get("find") ?? "";
     if (this.#loadedSince !== this.#span) this.#load();
+    this.#readWays();
     this.#draw();
     this.#showDetails();
   }
@@ -142,7 +147,7 @@ export class View {
         }
         after = page.next;
         if (!this.#isLoaded) this.count.textContent = t("coverage.loading", { count: number(count) });
-      } while (after && count < MOST_LINKS);
+      } while (after && count < MOST_LINKS && this.map.isConnected);
       [this.#gateways, this.#nodes, this.#count, this.#isCutShort] = [gateways, nodes, count, Boolean(after)];
       [this.#isLoaded, this.#trouble, this.#loadedSince] = [true, null, span];
     } catch (trouble) {
@@ -195,7 +200,9 @@ export class View {
     if (isMatrix) { this.#drawMatrix(); if (isEmpty) this.scroller.append(empty()); }
     else {
       this.pager.hidden = true;
-      this.#ground.fit();
+      this.#drawWays();
+      // The first sight is of the ways, once they are known.
+      if (!this.#ways.position || this.#ways.drawn || this.#ways.trouble) this.#ground.fit();
       this.#ground.draw();
     }
   }
@@ -225,7 +232,7 @@ export class View {
     this.table.style.setProperty("--columns", template);
     this.table.setAttribute("aria-colcount", String(gateways.length + 1));
     this.table.setAttribute("aria-rowcount", String(nodes.length + 1));
-    const version = this.#columns.map((one) => `${one.gateway} ${gatewayName(one.gateway)}`).join(" ") + from;
+    const version = this.#columns.map((one) => `${one.gateway} ${gatewayName(one.gateway)}`).join(" ") + from + location.search;
     if (this.headings.dataset.version !== version) {
       this.headings.dataset.version = version;
       fill(this.headings, make("span", { role: "columnheader", class: "cell quiet small", text: t("coverage.node") }),
@@ -262,8 +269,44 @@ export class View {
 
   // MARK: Map
 
-  /** The first sight is of what is chosen and of what it hears, or who hears it. */
+  // MARK: Ways of a message
+
+  async #readWays() {
+    const position = route.get("message");
+    if (position === this.#ways.position) return;
+    const ways = { position };
+    this.#ways = ways;
+    if (!position) return;
+    try {
+      ways.row = await ask(`/v1/messages/${encodeURIComponent(position)}`);
+    } catch (trouble) { ways.trouble = trouble.status === 404 ? t("messages.gone") : trouble.message; }
+    if (this.#ways === ways && this.note.isConnected) this.#later();
+  }
+
+  /** Those of all gateways that heard it, each to its own place. */
+  #drawWays() {
+    const ways = this.#ways;
+    if (ways.row && this.#isLoaded && ways.version !== this.#count) {
+      ways.version = this.#count;
+      const keys = [...this.#nodes.keys()].sort();
+      const placeOf = (key) => onlyPlace(this.#nodes, keys, key);
+      const isOnly = (hash) => !keys[first(keys, hash) + 1]?.startsWith(hash);
+      ways.drawn = { lines: [], unplaced: 0 };
+      let drawn;
+      for (const one of ways.row.ways ?? []) ways.drawn = drawn = lines(one, { placeOf, isOnly, begin: null, end: placed(this.#gateways.get(one.gateway)) }, drawn);
+    }
+    const version = JSON.stringify([ways.position, ways.drawn?.lines.length, ways.trouble]);
+    if (this.note.dataset.version === version) return;
+    this.note.dataset.version = version;
+    fill(this.note, ways.position ? waysNote(ways.drawn, { shut: () => this.#leaveWays(), trouble: ways.trouble, text: cut(ways.row?.body.text ?? "", 80) }) : null);
+  }
+
+  #leaveWays() { route.back(route.with({ message: undefined })); }
+
+  /** The first sight is of what is chosen and of what it hears, or who hears it; or of the ways of a message. */
   #places(isAll) {
+    const drawn = isAll ? [] : (this.#ways.drawn?.lines ?? []).flatMap((one) => [one.from, one.to]);
+    if (drawn.length) return drawn;
     const chosen = isAll ? null : this.#gateways.get(route.id) ?? this.#nodes.get(route.id);
     const around = chosen && hasPlace(chosen) ? [chosen, ...chosen.heard.map((link) => (chosen.key ? this.#gateways.get(link.gateway) : this.#nodes.get(link.node)))].filter(hasPlace) : [];
     return around.length > 1 ? around : [...this.#gatewaysShown, ...this.#nodesShown].filter(hasPlace);
@@ -291,6 +334,7 @@ export class View {
     const nodes = ground.inSight(this.#nodesShown.filter(hasPlace), wide, tall);
     const gateways = ground.inSight(this.#gatewaysShown.filter(hasPlace), wide, tall);
     this.#paintLinks(paper);
+    if (this.#ways.drawn) paintLines(paper, ground, this.#ways.drawn.lines);
     const marks = clusters(nodes);
     const own = gateways.map(({ item, x, y }) => ({ x, y, items: [item] }));
     ground.marks = [...own, ...marks];
@@ -410,6 +454,26 @@ export class View {
 
 /** 0, 0 is the sea. */
 function hasPlace(one) { return Boolean(one?.lat || one?.lon) && Math.abs(one.lat) <= 90; }
+
+function placed(one) { return hasPlace(one) ? one : null; }
+
+/** The place of the first key that is not before this one. `keys`: in order. */
+function first(keys, beginning) {
+  let [low, high] = [0, keys.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (keys[middle] < beginning) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** Where the only node is whose key begins so. */
+function onlyPlace(nodes, keys, beginning) {
+  const low = first(keys, beginning);
+  if (!beginning || !keys[low]?.startsWith(beginning) || keys[low + 1]?.startsWith(beginning)) return null;
+  return placed(nodes.get(keys[low]));
+}
 
 function idOf(item) { return item.gateway ?? item.key; }
 

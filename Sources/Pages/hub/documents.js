@@ -35,20 +35,29 @@ export class Documents {
   offer() {
     const names = gatewayNames();
     if (!names.length || document.activeElement === this.gateway) return;
-    const wanted = route.get("gateway") ?? names[0][0];
+    const wanted = route.get("gateway") ?? this.#gateway ?? names[0][0];
     if (!names.some(([id]) => id === wanted)) names.push([wanted, wanted]);
     if (this.gateway.dataset.version !== names.join(" ")) {
       this.gateway.dataset.version = names.join(" ");
       fill(this.gateway, names.map(([id, name]) => make("option", { value: id, text: cut(name, 60) })));
     }
     this.gateway.value = wanted;
-    if (wanted !== this.#gateway) { this.#gateway = wanted; this.load(); }
+    this.#choose(wanted);
+  }
+
+  /** What is shown, and written, is of the last one: nothing of it is saved at another. */
+  #choose(gateway) {
+    if (gateway === this.#gateway) return;
+    this.#gateway = gateway;
+    this.more.hidden = true;
+    for (const place of [this.list, this.added]) fill(place);
+    this.load();
   }
 
   update() {
     if (route.get("gateway") && this.gateway.dataset.version) this.gateway.value = route.get("gateway");
     const wanted = route.get("gateway") ?? this.gateway.value;
-    if (wanted && wanted !== this.#gateway && this.gateway.dataset.version) { this.#gateway = wanted; this.load(); }
+    if (wanted && this.gateway.dataset.version) this.#choose(wanted);
     this.offer();
   }
 

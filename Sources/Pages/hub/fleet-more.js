@@ -4,6 +4,7 @@ import { number, when } from "../parts/numbers.js";
 import { cut, named } from "../parts/text.js";
 import { t, tn } from "../parts/words.js";
 import { ask, query } from "../stores/api.js";
+import { inTurn } from "../stores/store.js";
 import { fleet, gatewayName } from "./live.js";
 import { changes, see } from "./seen.js";
 
@@ -23,7 +24,10 @@ export class FleetMore {
     news.setAttribute("aria-label", t("seen.title"));
   }
 
-  async load() {
+  /** Many alerts at once are read once. */
+  load = inTurn(() => this.#load());
+
+  async #load() {
     try {
       const { alerts } = await ask(query("/v1/alerts", { state: "all", limit: 1000 }));
       this.#alerts = alerts.filter((one) => (one.ended_at ?? Infinity) > Date.now() - 24 * HOUR);

@@ -133,8 +133,8 @@ export class View {
     this.scroller.hidden = isMap;
     this.mapPlace.hidden = !isMap;
     const rows = this.#shown = this.#chosen();
-    // A row's stamp changes with it, and who is silent is so by the clock: times are told by themselves.
-    if (!isMap) this.list.set(rows.map((row) => ({ key: row.gateway, version: `${row.stamp} ${contact(row)} ${row.gateway === route.id}`, row })));
+    // A row's stamp changes with it, who is silent is so by the clock, and its link leads to what is filtered now: times are told by themselves.
+    if (!isMap) this.list.set(rows.map((row) => ({ key: row.gateway, version: `${row.stamp} ${contact(row)} ${row.gateway === route.id} ${location.search}`, row })));
     this.table.setAttribute("aria-rowcount", String(rows.length + 1));
     if (isMap) this.#drawMap();
     if (fleet.isLoaded) this.#need();
@@ -194,7 +194,7 @@ export class View {
       cell("radio", row.radio ? named(row.radio) : null, row.radio_state && row.radio_state !== "up" ? make("span", { class: "quiet small", text: row.radio_state }) : null),
       cell("battery", row.battery_mv ? volts(row.battery_mv) : ""),
       cell("waiting", row.pending ? number(row.pending) : ""),
-      cell("nodes", number(row.nodes ?? 0)),
+      cell("nodes", row.nodes === undefined ? "–" : number(row.nodes)),
       cell("message", row.last_message ? [when(row.last_message.at), " ", line(row.last_message.text ?? "", 60)] : ""),
       cell("version", make("span", { class: "small", text: cut(row.version ?? "", 24) })));
   }

@@ -1,4 +1,5 @@
 // One gateway beside the fleet: what is known of it, notes to edit, what it heard last.
+import { Editable } from "../parts/editable.js";
 import { fill, iconButton, make } from "../parts/page.js";
 import { number, volts, when } from "../parts/numbers.js";
 import { cut, line, named } from "../parts/text.js";
@@ -9,8 +10,8 @@ import { fleet, gatewayName, live, needs } from "./live.js";
 
 const MESSAGES = 8;
 const NODES = 12;
-/** Nodes that are looked at for those that were heard last. */
-const NODES_LOOKED_AT = 1000;
+/** A hub keeps no more of one gateway. */
+const MOST_NODES = 10_000;
 
 export class GatewayDetails {
   #shell;
@@ -18,23 +19,27 @@ export class GatewayDetails {
   #ends;
   #stamp = null;
   #timer = 0;
-  /** Fields whose text is on its way. */
-  #saving = 0;
+  #edits;
+  #isClosed = false;
+  /** Places of its radio's contact table: `{used, most}`; `null`: not known. */
+  #table = null;
 
   constructor(gateway, shell, shut) {
     [this.gateway, this.#shell, this.#shut] = [gateway, shell, shut];
     this.facts = make("div", { class: "plain" });
     this.notes = make("section", { class: "notes" });
+    this.#edits = new Editable(this.notes);
     this.messages = make("section", { class: "plain" });
     this.nodes = make("section", { class: "plain" });
     this.element = make("div", { class: "details-inside" }, this.facts, this.notes, this.messages, this.nodes);
-    this.#ends = [live.on("message", (message) => { if (message.heard.some((one) => one.gateway === gateway)) this.#soon(); }), live.on("hello", () => this.#soon())];
+    this.#ends = [live.on("message", (message) => { if (message.heard.some((one) => one.gateway === gateway)) this.#soon(); }), live.on("hello", () => { this.#soon(); this.#loadNodes(); })];
     this.update();
     this.#loadMessages();
     this.#loadNodes();
   }
 
   close() {
+    this.#isClosed = true;
     for (const end of this.#ends) end();
     clearTimeout(this.#timer);
   }
@@ -77,7 +82,8 @@ export class GatewayDetails {
         fact("fleet.radio", row.radio ? named(row.radio) : null), fact("fleet.model", plain(row.model)), fact("fleet.link", plain(row.link)), fact("fleet.sync", plain(row.sync)),
         fact("fleet.battery", row.battery_mv ? volts(row.battery_mv) : null), fact("fleet.pending", row.pending === undefined ? null : number(row.pending)),
         fact("fleet.position", row.position ? `${number(row.position.lat, 4)}, ${number(row.position.lon, 4)}` : null),
-        fact("fleet.nodes", number(row.nodes ?? 0)), fact("fleet.today", row.messages_today === undefined ? null : number(row.messages_today)), fact("fleet.events", number(row.events ?? 0)),
+        fact("fleet.table", this.#table ? t("fleet.table-of", { used: number(this.#table.used), most: number(this.#table.most) }) : null),
+        fact("fleet.nodes", row.nodes === undefined ? null : number(row.nodes)), fact("fleet.today", row.messages_today === undefined ? null : number(row.messages_today)), fact("fleet.events", number(row.events ?? 0)),
         fact("fleet.version", plain(row.version)), fact("fleet.error", plain(row.error ?? row.store_error)), fact("fleet.key", row.radio_key ? make("code", { text: cut(row.radio_key, 64) }) : null)));
     if (isInside) this.facts.querySelector("button")?.focus({ preventScroll: true });
     this.#drawNotes(row);
@@ -88,8 +94,7 @@ export class GatewayDetails {
   #drawNotes(row) {
     const version = JSON.stringify([row.name, row.radio, row.note, row.tags, row.radio_key]);
     const values = { alias: row.name && row.name !== row.radio && row.name !== row.gateway ? row.name : "", note: row.note ?? "", tags: (row.tags ?? []).join(", ") };
-    // What one writes, what is on its way, and what was not taken stay.
-    if (this.notes.dataset.version === version || this.#saving || this.notes.contains(document.activeElement) || this.notes.querySelector("[aria-invalid]")) return;
+    if (this.notes.dataset.version === version || this.#edits.isInUse) return;
     this.notes.dataset.version = version;
     // What was saved here is there already, and says so.
     const fields = [...this.notes.querySelectorAll(".field")];
@@ -103,39 +108,13 @@ export class GatewayDetails {
       this.#editable(row, "alias", values.alias, 64), this.#editable(row, "note", values.note, 1000), this.#editable(row, "tags", values.tags, 512));
   }
 
-  /** A document of the gateway's own radio: saved when one leaves the field. */
+  /** A document of the gateway's own radio. */
   #editable(row, name, value, most) {
-    const id = `gateway-${name}`;
-    const state = make("span", { class: "quiet small", role: "status" });
-    const field = make(name === "note" ? "textarea" : "input", {
-      class: "field", id, name, value, maxlength: most, rows: name === "note" ? 2 : null, dir: "auto", autocomplete: "off", placeholder: t(`fleet.${name}-why`),
-      on: {
-        keydown: (event) => {
-          if (event.key === "Enter" && name !== "note" && !event.isComposing) field.blur();
-          else if (event.key === "Escape") { field.value = value; field.blur(); event.stopPropagation(); }
-        },
-        change: async () => {
-          const text = field.value.trim();
-          const given = name === "tags" ? text.split(",").map((one) => one.trim()).filter(Boolean) : text;
-          const path = `${this.#path}/documents/node/${row.radio_key}/${name}`;
-          this.#saving += 1;
-          try {
-            await (given.length ? put(path, { value: given }) : remove(path));
-          } catch (trouble) {
-            field.setAttribute("aria-invalid", "true");
-            state.textContent = `${t("not-saved")} ${trouble.message}`;
-            return;
-          } finally {
-            this.#saving -= 1;
-          }
-          value = text;
-          state.textContent = t("saved");
-          field.removeAttribute("aria-invalid");
-          fleet.patch(this.gateway, name === "alias" ? { name: given || row.radio || this.gateway } : { [name]: given.length ? given : undefined });
-        },
-      },
-    });
-    return make("div", { class: "editable" }, make("label", { for: id, text: t(`fleet.${name}`) }), field, state);
+    return this.#edits.field(name, { id: `gateway-${name}`, label: t(`fleet.${name}`), value, hint: t(`fleet.${name}-why`), most, save: async (given) => {
+      const path = `${this.#path}/documents/node/${row.radio_key}/${name}`;
+      await (given.length ? put(path, { value: given }) : remove(path));
+      fleet.patch(this.gateway, name === "alias" ? { name: given || row.radio || this.gateway } : { [name]: given.length ? given : undefined });
+    } });
   }
 
   // MARK: What it heard
@@ -158,11 +137,27 @@ export class GatewayDetails {
         const page = await ask(query(`${this.#path}/contacts`, { after, limit: 1000 }));
         found.push(...page.contacts);
         after = page.next;
-      } while (after && found.length < NODES_LOOKED_AT);
+        if (this.#isClosed) return;
+      } while (after && found.length < MOST_NODES);
       found.sort((a, b) => (b.last_heard ?? 0) - (a.last_heard ?? 0));
+      this.#showTable(found, after);
       fill(this.nodes, found.length ? [make("h3", { text: t("fleet.nodes-last") }), make("ul", { class: "lines small" }, found.slice(0, NODES).map((node) => make("li", {},
         make("a", { href: `/coverage/${encodeURIComponent(node.key)}` }, named(node.name || node.key.slice(0, 12))),
         make("span", { class: "quiet" }, howHeard(node), " ", node.last_heard ? when(node.last_heard) : null))))] : null);
     } catch { /* as above */ }
+  }
+
+  /** How full its radio's table is: the radio says its size when it is connected. `more`: not all nodes are among these. */
+  async #showTable(nodes, more) {
+    const used = nodes.filter((node) => node.on_radio).length;
+    let most;
+    try {
+      const { events: [radio] } = await ask(query(`${this.#path}/events`, { kind: "radio", order: "newest", limit: 1 }));
+      most = radio?.body.max_contacts;
+    } catch { return; /* as above */ }
+    // What a gateway leaves out for its hub, or told before it told all, is no table.
+    this.#table = most > 0 && nodes.length && !more && used <= most ? { used, most } : null;
+    this.#stamp = null;
+    if (!this.#isClosed) this.update();
   }
 }

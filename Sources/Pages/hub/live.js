@@ -2,7 +2,7 @@
 import { forgetEarly } from "../first.js";
 import { gist, seen } from "../parts/text.js";
 import { ask, query } from "../stores/api.js";
-import { ServedStore, Store } from "../stores/store.js";
+import { inTurn, ServedStore, Store } from "../stores/store.js";
 
 /** The hub says something at least each 20 s. */
 const SILENCE_MS = 45_000;
@@ -39,10 +39,12 @@ class HubLive extends Store {
 
   stop() {
     clearInterval(this.#watch);
+    this.#watch = 0;
     this.#source?.close();
   }
 
   retry() {
+    if (!this.#watch) return;
     this.#source?.close();
     this.#open();
   }
@@ -146,13 +148,13 @@ class Fleet extends ServedStore {
     return this.#called.get(gist(name)) > 1;
   }
 
-  async #sum() {
+  #sum = inTurn(async () => {
     this.#summaryAt = Date.now();
     try {
       this.summary = await ask("/v1/fleet/summary");
       this.changed();
     } catch { /* what the fleet cannot tell, its rows do; a cut line is told elsewhere */ }
-  }
+  });
 }
 
 export const fleet = new Fleet();

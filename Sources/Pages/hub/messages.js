@@ -4,6 +4,7 @@ import { fill, icon, iconButton, make } from "../parts/page.js";
 import { decibels, full, number, when } from "../parts/numbers.js";
 import { cut, named, written } from "../parts/text.js";
 import { t } from "../parts/words.js";
+import { hasHops, wayList } from "../parts/ways.js";
 import { Windowed } from "../parts/windowed.js";
 import { onKeys } from "../shell/keys.js";
 import { ask, query } from "../stores/api.js";
@@ -62,7 +63,7 @@ export class View {
     this.channel = select("channel");
     this.gateway = select("gateway");
     this.scroller = make("div", { class: "table-scroll", tabindex: 0, role: "group", "aria-label": t("hub.messages") });
-    this.list = new Windowed(this.scroller, { estimate: 64, role: "list", label: t("hub.messages"), render: (item) => this.#row(item.row), onEdge: (edge) => { if (edge !== "top") this.#load(); } });
+    this.list = new Windowed(this.scroller, { estimate: 64, role: "list", label: t("hub.messages"), render: (item) => this.#row(item.row), onEdge: (edge) => { if (edge === "end" && !this.#trouble) this.#load(); } });
     this.note = make("p", { class: "quiet small", role: "status" });
     fill(this.#shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.messages") }), this.note),
       make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.channel, this.gateway, this.time), this.between, this.active, this.scroller);
@@ -169,13 +170,13 @@ export class View {
       this.#draw();
     }
     // A search looks through so many at a time: it goes on until a page is full.
-    if (this.#next !== null && !this.#trouble && this.scroller.scrollHeight <= this.scroller.clientHeight + 1200) this.#load();
+    if (this.#next !== null && !this.#trouble && this.scroller.isConnected && this.scroller.scrollHeight <= this.scroller.clientHeight + 1200) this.#load();
   }
 
   #came(message) {
     if (this.#isLoading) this.#meanwhile.push(message);
-    const { channel, gateway, q, within, until, since } = this.#filter;
-    if (!within && (until !== null || since !== null && since > Date.now()) || channel && message.body.channel !== channel || gateway && !message.heard.some((one) => one.gateway === gateway)) return;
+    const { channel, gateway, q, until, since } = this.#asked;
+    if (message.at < (since ?? -Infinity) || message.at > (until ?? Infinity) || channel && message.body.channel !== channel || gateway && !message.heard.some((one) => one.gateway === gateway)) return;
     // Which words fit, the hub decides.
     if (q) { this.#load(true); return; }
     this.#rows = [message, ...this.#rows.filter((row) => row.position !== message.position)].sort((a, b) => b.position - a.position);
@@ -241,7 +242,12 @@ export class View {
       make("h3", { text: t("messages.heard", { count: row.heard.length }) }),
       make("ol", { class: "lines heard-order" }, inOrder(row.heard).map((one, index, [first]) => make("li", {},
         make("span", {}, make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(gatewayName(one.gateway))), bar(one.snr)),
-        make("span", { class: "quiet small" }, howHeard(one), " ", index ? later(one.at - first.at) : when(one.at))))));
+        make("span", { class: "quiet small" }, howHeard(one), " ", index ? later(one.at - first.at) : when(one.at))))),
+      row.ways?.length ? [make("h3", { text: t("way.title") }),
+        row.ways.map((one) => make("section", { class: "ways", "aria-label": gatewayName(one.gateway) }, make("h4", {}, named(gatewayName(one.gateway))), wayList(one))),
+        row.ways_more ? make("p", { class: "quiet small", text: t("way.more-gateways", { count: row.ways_more }) }) : null,
+        row.ways.some(hasHops) ? make("p", {}, make("a", { class: "button", href: `/coverage?message=${encodeURIComponent(id)}` }, icon("map"), t("way.on-map"))) : null,
+        make("p", { class: "quiet small", text: t("way.why") })] : null);
   }
 }
 

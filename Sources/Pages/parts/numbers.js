@@ -63,6 +63,9 @@ export function full(ms) {
 
 const DAY = 86_400_000;
 
+/** Dates end there, by the language's own rules. */
+const isTime = (ms) => Number.isFinite(ms) && Math.abs(ms) <= 8.64e15;
+
 /** The calendar's day, as something to compare. */
 export function dayOf(ms) {
   const date = new Date(ms);
@@ -97,8 +100,9 @@ export function ago(ms) {
 
 const forms = { ago, brief, clock, day };
 
-/** A `<time>`, with the full one on hover. */
+/** A `<time>`, with the full one on hover. What is no time that there is, as a faulty gateway may tell it, is a dash. */
 export function when(ms, form = "ago") {
+  if (!isTime(ms)) return make("span", { text: "–" });
   return make("time", { datetime: new Date(ms).toISOString(), title: full(ms), data: { form, ms }, text: forms[form](ms) });
 }
 

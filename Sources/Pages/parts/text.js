@@ -11,8 +11,10 @@ export function bytesOf(text) {
   return encoder.encode(text).length;
 }
 
-/** The first `most` letters as a reader counts them, with an ellipsis where there are more. Control characters become visible. */
+/** The first `most` letters as a reader counts them, with an ellipsis where there are more. Control characters become visible. What is no text, as a
+ *  gateway may tell it, is empty. */
 export function cut(text, most) {
+  if (typeof text !== "string") return "";
   let out = "";
   let count = 0;
   // Ten kilobytes are enough to fill any place in these pages, and take no time to go through.
@@ -64,7 +66,7 @@ export function written(text, { own, most = 2000 } = {}) {
 
 /** One line of it, for a list. */
 export function line(text, most = 120) {
-  return make("bdi", { class: "line", text: cut(text.replace(MENTION, "@$1").replace(/\s+/g, " "), most) });
+  return make("bdi", { class: "line", text: typeof text === "string" ? cut(text.replace(MENTION, "@$1").replace(/\s+/g, " "), most) : "" });
 }
 
 /** Which of the twelve colours of names: always the same for the same key, or for the same name where there is no key. */

@@ -69,7 +69,7 @@ export class Tiles {
     const key = `${zoom}/${column}/${row}`;
     let tile = this.#known.get(key);
     if (tile) this.#known.delete(key);
-    else tile = { image: new Image(), isThere: false, isAsked: false, url: this.#url.replace("{z}", zoom).replace("{x}", column).replace("{y}", row) };
+    else tile = { image: new Image(), isThere: false, isAsked: false, isOver: false, url: this.#url.replace("{z}", zoom).replace("{x}", column).replace("{y}", row) };
     this.#known.set(key, tile);
     if (!tile.isAsked) this.#wanted.push(tile);
     for (const [old, one] of this.#known) {
@@ -86,7 +86,10 @@ export class Tiles {
       const tile = this.#wanted.shift();
       tile.isAsked = true;
       this.#asked += 1;
+      // Once: that its image is emptied when it is given up is no second answer.
       const over = (isThere) => {
+        if (tile.isOver) return;
+        tile.isOver = true;
         this.#asked -= 1;
         if (this.#isClosed) return;
         tile.isThere = isThere;

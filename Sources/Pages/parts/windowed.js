@@ -64,6 +64,11 @@ export class Windowed {
     // A list without rows is none to who does not see it.
     if (this.#role) { if (items.length) this.#inside.setAttribute("role", this.#role); else this.#inside.removeAttribute("role"); }
     const anchor = this.#anchor();
+    // A list in which rows come and go for days keeps the heights of those that it has.
+    if (this.#heights.size > 2 * items.length + 1000) {
+      const keys = new Set(items.map((item) => item.key));
+      for (const key of this.#heights.keys()) if (!keys.has(key)) this.#heights.delete(key);
+    }
     this.#items = items;
     this.#lay();
     this.#restore(anchor);

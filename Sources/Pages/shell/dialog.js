@@ -52,7 +52,13 @@ export function openMenu(session, { version, forget } = {}) {
 }
 
 async function signOut(forget) {
-  try { await remove("/session"); } catch { /* without a line the session ends here all the same */ }
+  try {
+    await remove("/session");
+  } catch (trouble) {
+    // The host has not ended the session, and scripts cannot: the browser would be signed in again with the line.
+    openDialog(t("signout.failed"), make("p", { role: "alert", text: trouble.message }));
+    return;
+  }
   forget?.();
   forgetDrafts();
   location.assign("/");

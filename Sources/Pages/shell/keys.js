@@ -24,6 +24,8 @@ export function startKeys(views = go, named = words) {
     if (document.querySelector("dialog[open]")) return;
     if (isTyping && event.key !== "Escape") return;
     const key = event.key;
+    // What has the focus does what it says.
+    if ((key === "Enter" || key === " ") && event.target.closest?.("button, a[href], summary")) return;
     if (began && Date.now() - began < 1500 && go[key]) {
       began = 0;
       event.preventDefault();

@@ -12,8 +12,8 @@ export class Trouble extends Error {
     this.answer = answer;
   }
 
-  /** Nobody answered: the line is cut, or the host is gone. The same request may succeed later. */
-  get isCut() { return this.status === 0 || this.status === 502 && !this.code || this.status === 503 && !this.code; }
+  /** Nobody answered: the line is cut, or the host or, behind `meshpost web`, the gateway is gone. The same request may succeed later. */
+  get isCut() { return this.status === 0 || [502, 503].includes(this.status) && (!this.code || this.code === "gateway"); }
 }
 
 let signedOut = () => {};

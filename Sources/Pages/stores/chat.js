@@ -18,7 +18,7 @@ export class Chat extends ServedStore {
   hasNewer = false;
   #id;
   #ends = [];
-  #closed = new AbortController();
+  #isClosed = false;
 
   constructor(id) {
     super();
@@ -27,19 +27,26 @@ export class Chat extends ServedStore {
       live.on("message", (row) => { if (row.conversation === id) this.told(() => this.#came(row)); }),
       live.on("journal", ({ kind, body }) => { if (kind === "reaction") this.told(() => this.#reacted(body)); }),
       live.on("afresh", (isFirst) => { if (isFirst) this.#catchUp(); else this.#missed(); }),
+      live.on("linked", () => { if (this.isBehind || this.trouble && !this.isLoaded) this.#missed(); }),
     ];
   }
 
   close() {
     for (const end of this.#ends) end();
-    this.#closed.abort();
+    this.#isClosed = true;
   }
 
   #page(values) {
-    return allRows(query("/v1/messages", { conversation: this.#id, direction: "both", limit: PAGE, ...values }), { signal: this.#closed.signal });
+    return allRows(query("/v1/messages", { conversation: this.#id, direction: "both", limit: PAGE, ...values }));
   }
 
-  newest() { return this.load(); }
+  /** Behind a reading that is under way: that is of another stretch. */
+  async #next(part) {
+    while (this.isReading) await this.load();
+    return this.load(part);
+  }
+
+  newest() { return this.#next(); }
 
   async read() {
     const rows = await this.#page({ limit: FIRST_ROWS });
@@ -49,19 +56,19 @@ export class Chat extends ServedStore {
     outbox.seen(rows);
   }
 
-  #missed() { if (!this.#closed.signal.aborted && !this.hasNewer && (this.isLoaded || this.isReading)) this.anew(); }
+  #missed() { if (!this.#isClosed && !this.hasNewer && (this.isLoaded || this.isReading || this.trouble)) this.anew(); }
 
   /** What came between the first reading and the stream that tells of the rest: a moment later, when the first view is there. */
   #catchUp() {
     setTimeout(() => {
       if (!this.rows.length || this.isReading) this.#missed();
-      else if (!this.#closed.signal.aborted && !this.hasNewer) this.load(() => this.#readOn());
+      else if (!this.#isClosed && !this.hasNewer) this.load(() => this.#readOn()).then(() => { this.isBehind ||= this.trouble !== null; });
     }, live.catchUpMs);
   }
 
   /** The stretch around a row. */
   around(cursor) {
-    return this.load(async () => {
+    return this.#next(async () => {
       const before = await this.#page({ before: cursor });
       const after = await this.#page({ after: before.at(-1)?.cursor ?? "0" });
       this.rows = merge(before, after);
@@ -71,7 +78,7 @@ export class Chat extends ServedStore {
   }
 
   older() {
-    if (!this.hasOlder || !this.rows.length) return null;
+    if (!this.hasOlder || !this.rows.length || this.isResting) return null;
     return this.load(async () => {
       const rows = await this.#page({ before: this.rows[0].cursor });
       this.hasOlder = rows.length >= PAGE && compare(rows[0].cursor, this.rows[0].cursor) < 0;
@@ -84,7 +91,7 @@ export class Chat extends ServedStore {
   }
 
   newer() {
-    if (!this.hasNewer || !this.rows.length) return null;
+    if (!this.hasNewer || !this.rows.length || this.isResting) return null;
     return this.load(() => this.#readOn());
   }
 

@@ -8,13 +8,29 @@ import { ServedStore } from "./store.js";
 class Conversations extends ServedStore {
   #all = new Map();
   #marking = new Map();
+  /** What was read without a line. */
+  #unmarked = new Map();
 
   constructor() {
     super();
-    live.on("afresh", (isFirst) => (isFirst ? setTimeout(() => this.anew(), live.catchUpMs) : this.anew()));
+    live.on("afresh", (isFirst) => {
+      // Of another journal, it may be another message's place.
+      this.#unmarked.clear();
+      if (isFirst) setTimeout(() => this.anew(), live.catchUpMs); else this.anew();
+    });
+    // What could not be read when it was to be read anew is not told again by a stream that goes on.
+    live.on("linked", () => { if (this.isBehind) this.anew(); });
+    live.on("linked", () => {
+      for (const [id, cursor] of this.#unmarked) if (!this.#marking.has(id)) { this.#marking.set(id, cursor); this.#mark(id); }
+      this.#unmarked.clear();
+    });
     live.on("message", (row) => this.told(() => this.#came(row)));
     live.on("read", ({ conversation, read, unread, mentioned, muted }) => this.told(() => this.#update(conversation, { read, unread, mentioned, muted })));
-    live.on("journal", ({ kind }) => { if (kind === "channel" || kind === "document") this.anew(); });
+    live.on("journal", ({ kind, body }) => {
+      if (kind === "channel" || kind === "document") this.anew();
+      else if (kind === "contact" || kind === "advert") this.told(() => this.#update(`node:${body.key.slice(0, 12)}`, { name: body.name, on_radio: body.on_radio }));
+      else if (kind === "contact_removed") this.told(() => this.#update(`node:${body.key.slice(0, 12)}`, { on_radio: false }));
+    });
   }
 
   async read() {
@@ -37,7 +53,7 @@ class Conversations extends ServedStore {
 
   #update(id, changes) {
     const known = this.#all.get(id);
-    if (!known) return;
+    if (!known || Object.entries(changes).every(([name, value]) => known[name] === value)) return;
     this.#all.set(id, { ...known, ...changes });
     this.changed();
   }
@@ -77,7 +93,10 @@ class Conversations extends ServedStore {
     const cursor = this.#marking.get(id);
     try {
       await order("/v1/conversations/read", { conversation: id, cursor });
-    } catch { /* it stays unread at the gateway, and is read again when it is looked at again */ }
+    } catch (trouble) {
+      // Else it stays unread at the gateway.
+      if (trouble.isCut) this.#unmarked.set(id, cursor);
+    }
     const last = this.#marking.get(id);
     this.#marking.delete(id);
     if (last !== cursor) { this.#marking.set(id, last); this.#mark(id); }

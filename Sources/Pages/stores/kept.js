@@ -5,6 +5,8 @@ export class Kept {
   #name;
   #empty;
   #memory = null;
+  /** What is in memory could not be stored. */
+  #isNewer = false;
 
   constructor(name, empty) {
     this.#name = `meshpost.${name}`;
@@ -12,22 +14,28 @@ export class Kept {
   }
 
   get value() {
+    if (this.#isNewer) return this.#memory;
     try {
       const text = localStorage.getItem(this.#name);
-      return text === null ? this.#memory ?? structuredClone(this.#empty) : JSON.parse(text);
-    } catch {
-      // Not to be read, or not what we wrote: as if there were nothing.
-      return this.#memory ?? structuredClone(this.#empty);
-    }
+      if (text !== null) return JSON.parse(text);
+    } catch { /* not to be read, or not what we wrote: as if there were nothing */ }
+    return structuredClone(this.#empty);
   }
 
   set value(value) {
     this.#memory = value;
-    try { localStorage.setItem(this.#name, JSON.stringify(value)); } catch { /* full or forbidden: it is in memory */ }
+    try {
+      localStorage.setItem(this.#name, JSON.stringify(value));
+      this.#isNewer = false;
+    } catch {
+      // Full or forbidden.
+      this.#isNewer = true;
+    }
   }
 
   clear() {
     this.#memory = null;
+    this.#isNewer = false;
     try { localStorage.removeItem(this.#name); } catch { /* there was none */ }
   }
 }

@@ -11,6 +11,7 @@ class Nodes extends ServedStore {
   constructor() {
     super();
     live.on("afresh", () => { if (this.isLoaded || this.isReading) this.anew(); });
+    live.on("linked", () => { if (this.isBehind) this.anew(); });
     live.on("journal", ({ kind, at, body }) => this.told(() => this.#happened(kind, at, body)));
   }
 

@@ -3,17 +3,21 @@ import { Kept } from "./kept.js";
 import { live } from "./live.js";
 import { Store } from "./store.js";
 
+/** Until it is tried again while the stream goes on, which says when the line is back, but not when a host that was busy is not. */
+const AGAIN_MS = 10_000;
+
 /**
  * What was written and is not at the gateway yet. Each has an id of its own, under which it may be posted any number of times and is one
  * message: a page that is closed, a line that is cut in the middle, or two tabs that share this storage send nothing twice.
  *
- * An entry is for the gateway at which it was written, and waits for that when this address leads to another. `{id, gateway, conversation, text, split, at, region?, trouble?: {words, remedy, code}}`. It goes when its message comes by the stream.
+ * An entry is for the gateway at which it was written, if that was known, and waits for that when this address leads to another. `{id, gateway, conversation, text, split, at, region?, trouble?: {words, remedy, code}}`. It goes when its message comes by the stream.
  */
 class Outbox extends Store {
   #kept = new Kept("outbox", []);
   /** Taken by the gateway; their rows have not come yet. */
   #taken = new Set();
   #isSending = false;
+  #again = 0;
 
   constructor() {
     super();
@@ -22,7 +26,7 @@ class Outbox extends Store {
     addEventListener("storage", (event) => { if (event.key === "meshpost.outbox") this.changed(); });
   }
 
-  get #ours() { return this.#kept.value.filter((entry) => entry.gateway === live.gateway); }
+  get #ours() { return this.#kept.value.filter((entry) => !entry.gateway || entry.gateway === live.gateway); }
 
   of(conversation) { return this.#ours.filter((entry) => entry.conversation === conversation); }
 
@@ -75,6 +79,8 @@ class Outbox extends Store {
         } catch (trouble) {
           if (trouble.isCut || trouble.status === 401) {
             live.retry();
+            clearTimeout(this.#again);
+            this.#again = setTimeout(() => { if (live.isLinked) this.flush(); }, AGAIN_MS);
             return;
           }
           const { message: words, remedy, code } = trouble;

@@ -1,3 +1,6 @@
+/** After a reading that failed. */
+const REST_MS = 3000;
+
 /** Something that changes, and whoever wants to know. What changes in one turn is told once. */
 export class Store {
   #listeners = new Set();
@@ -19,22 +22,43 @@ export class Store {
   }
 }
 
+/** `read()`, one at a time: however many ask meanwhile, it is done once more. */
+export function inTurn(read) {
+  let [isUnderWay, isStale] = [false, false];
+  return async () => {
+    isStale = true;
+    if (isUnderWay) return;
+    isUnderWay = true;
+    try {
+      while (isStale) {
+        isStale = false;
+        await read();
+      }
+    } finally {
+      isUnderWay = false;
+    }
+  };
+}
+
 /**
  * What a server has: read as a whole by the subclass's `read()`, and kept up to date by the server's stream. `isLoaded`: it was read once;
- * `trouble`: why the last reading failed.
+ * `trouble`: why the last reading failed; `isResting`: that was just now, and what one scrolls to is not asked for again at once;
+ * `isBehind`: the whole is still to be read.
  */
 export class ServedStore extends Store {
   isLoaded = false;
   trouble = null;
+  isResting = false;
+  isBehind = false;
   #reading = null;
   #meanwhile = [];
   #isStale = false;
 
   get isReading() { return this.#reading !== null; }
 
-  /** One reading at a time: who asks meanwhile gets that one. */
-  load(read = () => this.read()) {
-    this.#reading ??= this.#run(read);
+  /** One reading at a time: who asks meanwhile gets that one. `part()`: reads it in place of the whole. */
+  load(part) {
+    this.#reading ??= this.#run(part ?? (() => this.read()), !part);
     return this.#reading;
   }
 
@@ -50,13 +74,17 @@ export class ServedStore extends Store {
     change();
   }
 
-  async #run(read) {
+  async #run(read, isWhole) {
     try {
       await read();
       this.isLoaded = true;
       this.trouble = null;
+      if (isWhole) this.isBehind = false;
     } catch (trouble) {
       this.trouble = trouble;
+      this.isBehind ||= isWhole;
+      this.isResting = true;
+      setTimeout(() => { this.isResting = false; this.changed(); }, REST_MS);
     }
     this.#reading = null;
     for (const change of this.#meanwhile.splice(0)) change();

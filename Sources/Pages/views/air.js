@@ -24,6 +24,8 @@ export class View {
   #count = 0;
   #ending = null;
   #channels = new Map();
+  /** Names by the digits that packets tell, until another node is known. */
+  #names = new Map();
   #trouble = null;
   #isListening = false;
   #again = 0;
@@ -45,7 +47,7 @@ export class View {
     this.scroller.append(this.table);
     fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("nav.air") }), make("div", { class: "row wrap" }, this.count, this.pause)),
       this.budget, make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.chips), this.scroller);
-    this.#ends = [gateway.subscribe(() => this.#drawBudget()), nodes.subscribe(() => this.#draw()), live.on("linked", () => this.#listen())];
+    this.#ends = [gateway.subscribe(() => this.#drawBudget()), nodes.subscribe(() => { this.#names.clear(); this.#draw(); }), live.on("linked", () => this.#listen())];
     const leave = () => this.#ending?.abort();
     addEventListener("pagehide", leave);
     this.#ends.push(() => removeEventListener("pagehide", leave));
@@ -59,7 +61,10 @@ export class View {
   close() {
     for (const end of this.#ends) end();
     clearTimeout(this.#again);
-    this.#ending?.abort();
+    const ending = this.#ending;
+    // One that is not the last does not begin again.
+    this.#ending = null;
+    ending?.abort();
     this.list.close();
   }
 
@@ -100,7 +105,11 @@ export class View {
     this.#isListening = false;
     this.#draw();
     // The line was cut, or too many listen: somebody may leave.
-    this.#again = setTimeout(() => { if (live.isLinked && !document.hidden) this.#listen(); }, 3000);
+    const again = () => {
+      if (document.hidden) this.#again = setTimeout(again, 3000);
+      else if (live.isLinked) this.#listen();
+    };
+    this.#again = setTimeout(again, 3000);
   }
 
   #toggle() {
@@ -128,8 +137,11 @@ export class View {
   #who(packet) {
     if (packet.channel) return this.#channels.get(packet.channel) ?? packet.channel;
     if (!packet.from) return "";
-    const found = nodes.list.filter((node) => node.key.startsWith(packet.from));
-    return found.length === 1 ? nodeName(found[0]) : packet.name ?? packet.from.slice(0, 12);
+    if (!this.#names.has(packet.from)) {
+      const node = nodes.byPrefix(packet.from);
+      this.#names.set(packet.from, node ? nodeName(node) : null);
+    }
+    return this.#names.get(packet.from) ?? packet.name ?? packet.from.slice(0, 12);
   }
 
   #draw() {

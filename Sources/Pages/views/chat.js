@@ -224,7 +224,8 @@ export class OpenChat {
       if (row.kind === "cli" || isReaction(row)) continue;
       const date = dayOf(row.received_at);
       if (!last || dayOf(last.received_at) !== date) {
-        items.push({ key: `day ${date}`, version: dayOf(Date.now()), kind: "day", isLoose: true, at: row.received_at });
+        // By its message: a clock that was set back brings the same day twice.
+        items.push({ key: `day ${row.cursor}`, version: dayOf(Date.now()), kind: "day", isLoose: true, at: row.received_at });
         last = null;
       }
       if (!wasNew && this.unreadBefore && row.direction === "received" && compare(row.cursor, this.#readBefore) > 0) {

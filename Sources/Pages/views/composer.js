@@ -56,22 +56,28 @@ export class Composer {
     this.field.value = draftOf(id);
     this.#end = conversations.subscribe(() => this.update());
     this.update();
-    this.#showRegions();
   }
 
   close() { this.#end(); }
 
-  /** A choice, where there is more than one. */
+  /** A choice, where there is more than one. The status that tells them may come later, and others with another radio. */
   #showRegions() {
     const names = gateway.status?.radio?.regions ?? [];
+    const version = names.join("\n");
+    if (this.region.dataset.version === version) return;
+    this.region.dataset.version = version;
+    const chosen = this.region.value;
     this.region.hidden = !names.length;
     // A public region called like one of the other choices is written with a #.
     const value = (name) => (["none", "default"].includes(name) ? `#${name}` : name);
     fill(this.region, make("option", { value: "", text: t("compose.region-usual") }), make("option", { value: "none", text: t("compose.region-none") }),
       names.filter((name) => name !== "*" && !name.startsWith("$")).map((name) => make("option", { value: value(name), text: name })));
+    this.region.value = chosen;
+    if (this.region.selectedIndex < 0) this.region.value = "";
   }
 
   update() {
+    this.#showRegions();
     const one = conversations.get(this.#id);
     const kind = one?.kind ?? (this.#id.startsWith("channel:") ? "channel" : "direct");
     const limit = limitOf(kind);

@@ -3,8 +3,9 @@ import { fill, icon, iconButton, make } from "../parts/page.js";
 import { decibels, full, number, span, when } from "../parts/numbers.js";
 import { named, written } from "../parts/text.js";
 import { t } from "../parts/words.js";
-import { allRows, ask, query } from "../stores/api.js";
-import { parts } from "../stores/cursor.js";
+import { hasHops, wayList, waysOf } from "../parts/ways.js";
+import { ask, query } from "../stores/api.js";
+import { rowAt } from "../stores/rows.js";
 import { styled } from "../shell/styled.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
@@ -46,13 +47,7 @@ export class MessageDetails {
 
   close() { this.#ending.abort(); }
 
-  /** The row that begins behind the place in front of it. */
-  async #row() {
-    const [message, outgoing] = parts(this.cursor);
-    const after = outgoing ? `${message}.${outgoing - 1}` : `${message - 1}`;
-    const rows = await allRows(`/v1/messages?direction=both&upstreams=1&ways=1&limit=50&after=${after}`, { signal: this.#ending.signal });
-    return rows.find((one) => one.cursor === this.cursor);
-  }
+  #row() { return rowAt(this.cursor, { signal: this.#ending.signal }); }
 
   async #find() {
     try {
@@ -68,7 +63,8 @@ export class MessageDetails {
     if (this.version === version) return;
     this.version = version;
     const isOwn = row.direction === "sent";
-    const isEnded = row.ended || ["delivered", "failed", "sent"].includes(row.state);
+    // On a channel nobody acknowledges; a node that has not is sent to again.
+    const isEnded = row.ended || ["delivered", "failed"].includes(row.state) || row.state === "sent" && row.kind === "channel";
     this.upstreams ??= make("div", { class: "standing" });
     this.attempts ??= make("div", { class: "attempts" });
     this.ways ??= make("div", { class: "ways" });
@@ -138,17 +134,9 @@ export class MessageDetails {
   }
 
   #showWays(row) {
-    const ways = row.ways ?? row.heard_by ?? [];
-    // Many nodes share a hash: each is shown with all that it may mean.
-    const hop = (hash) => {
-      const known = row.way_nodes?.find((one) => one.hash === hash);
-      const names = (known?.nodes ?? []).flatMap((one, place) => [place ? ` ${t("way.or")} ` : "", named(one.name || one.key)]);
-      return [make("code", { text: hash }), names.length ? [" (", names, known.more ? ` ${t("way.more", { count: known.more })}` : "", "?)"] : ""];
-    };
-    fill(this.ways, ways.length ? [make("h3", { text: t(row.ways ? "way.title" : "way.title-own") }), make("ol", { class: "plain lines" }, ways.map((one) =>
-      make("li", {}, make("span", {}, when(one.at, "clock"), " ", one.path.length ? one.path.flatMap((hash, place) => [place ? " › " : "", hop(hash)]) : t("message.direct")),
-        make("span", { class: "quiet" }, decibels(one.snr), ` ${number(one.rssi)} dBm`, one.region ? [" · ", make("bdi", { text: one.region })] : "", one.guess ? ` · ${t("way.guess")}` : "")))),
-    make("p", { class: "quiet small", text: t("way.why") })] : null);
+    fill(this.ways, waysOf(row).length ? [make("h3", { text: t(row.ways ? "way.title" : "way.title-own") }), wayList(row),
+      hasHops(row) ? make("p", {}, make("a", { class: "button", href: `/map?message=${encodeURIComponent(this.cursor)}` }, icon("map"), t("way.on-map"))) : null,
+      make("p", { class: "quiet small", text: t("way.why") })] : null);
   }
 }
 

@@ -37,7 +37,7 @@ export class View {
           make("button", { type: "button", class: "button", on: { click: () => this.#advert(false) } }, icon("antenna"), t("gateway.advert")),
           make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: () => this.#advert(true) } }))),
       this.alerts, this.cards, this.airtime, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.settings));
-    this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); }), live.on("journal", ({ kind }) => { if (kind === "alert" || kind === "power") this.#loadAlerts(); })];
+    this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); this.#loadLetters(); }), live.on("journal", ({ kind }) => { if (kind === "alert" || kind === "power") this.#loadAlerts(); })];
     onKeys({ Escape: () => false });
     this.#draw();
     this.#examine();
@@ -226,8 +226,10 @@ export class View {
     try { outbox = await ask("/v1/outbox"); } catch { return; /* it is asked again with the next change */ }
     this.#letters = outbox.dead_letters;
     this.letters.hidden = !this.#letters.length;
-    const upstreams = [...new Set(this.#letters.map((one) => one.upstream))];
-    fill(this.letters, make("header", { class: "card-head" }, make("h2", { id: "letters-title", text: t("letters.title") }), make("span", { class: "word bad", text: number(this.#letters.length) })),
+    // The answer has the first ones; what is done to all is done to all.
+    const waiting = outbox.upstreams.filter((one) => one.dead_letters > 0);
+    const count = Math.max(this.#letters.length, waiting.reduce((sum, one) => sum + one.dead_letters, 0));
+    fill(this.letters, make("header", { class: "card-head" }, make("h2", { id: "letters-title", text: t("letters.title") }), make("span", { class: "word bad", text: number(count) })),
       make("p", { class: "quiet", text: t("letters.why") }),
       make("ul", { class: "letters" }, this.#letters.map((one) => make("li", {},
         make("details", {}, make("summary", {}, named(one.upstream), " ", make("code", { text: `#${one.seq}` }), " ", one.kind, " · ", when(one.at), " · ", make("span", { class: "bad-words" }, `${one.status ? `${one.status} ` : ""}`, make("bdi", { text: one.reason }))),
@@ -235,7 +237,8 @@ export class View {
         make("div", { class: "row wrap" },
           make("button", { type: "button", class: "button small", text: t("retry"), on: { click: (event) => this.#letter(event.currentTarget, () => order(query("/v1/outbox/retry", { upstream: one.upstream, seq: one.seq }))) } }),
           make("button", { type: "button", class: "button small danger", text: t("letters.drop-verb"), "aria-label": t("letters.drop-one", { seq: one.seq, name: one.upstream }), on: { click: (event) => this.#letter(event.currentTarget, () => order(query("/v1/outbox/drop", { upstream: one.upstream, seq: one.seq }))) } }))))),
-      make("div", { class: "row wrap" }, upstreams.map((name) => [
+      count > this.#letters.length ? make("p", { class: "quiet", text: t("letters.first", { count: this.#letters.length, number: number(this.#letters.length) }) }) : null,
+      make("div", { class: "row wrap" }, waiting.map(({ name }) => [
         make("button", { type: "button", class: "button", text: t("letters.retry-all", { name }), on: { click: (event) => this.#letter(event.currentTarget, () => order(`/v1/outbox/retry?upstream=${encodeURIComponent(name)}`)) } }),
         make("button", { type: "button", class: "button danger", text: t("letters.drop", { name }), on: { click: async (event) => {
           const button = event.currentTarget;

@@ -79,7 +79,7 @@ export class ConversationList {
 
   #version(one) {
     const waiting = outbox.of(one.conversation).length;
-    return [one.newest?.cursor, one.newest?.state, one.unread, one.mentioned, one.muted, one.name, one.alias, route.id === one.conversation, waiting,
+    return [one.newest?.cursor, one.newest?.state, one.unread, one.mentioned, one.muted, one.name, one.alias, one.on_radio, route.id === one.conversation, waiting,
       route.id !== one.conversation && draftOf(one.conversation)].join("\u0001");
   }
 

@@ -4,9 +4,11 @@ import { number, when } from "../parts/numbers.js";
 import { cut, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { clusters, Ground } from "../parts/ground.js";
+import { lines, paintLines, waysNote } from "../parts/ways.js";
 import { Windowed } from "../parts/windowed.js";
 import { gateway } from "../stores/gateway.js";
 import { nodeName, nodes } from "../stores/nodes.js";
+import { rowAt } from "../stores/rows.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
 import { kindMark, KINDS } from "../parts/kinds.js";
@@ -19,23 +21,26 @@ export class View {
   #ends = [];
   #ground;
   #details = null;
+  /** The message whose ways are drawn: its cursor, its row, why it cannot be read, and its lines. */
+  #ways = { cursor: null };
 
   constructor(shell) {
     this.#shell = shell;
     this.chips = make("div", { class: "chips map-legend", role: "group", "aria-label": t("nodes.kinds") });
     this.empty = make("div", { class: "map-empty" });
+    this.note = make("div", { class: "map-note" });
     this.side = make("div", { class: "map-list" });
     this.count = make("p", { class: "quiet small", role: "status" });
     this.list = new Windowed(this.side, { estimate: 52, role: "list", label: t("map.list"), render: ({ node }) => this.#row(node) });
     this.#ground = new Ground({
-      label: t("map.label"), tiles: shell.tiles, inks: INKS, extras: [this.chips, this.empty],
-      places: () => [...this.#shown, ...(gateway.position ? [gateway.position] : [])],
+      label: t("map.label"), tiles: shell.tiles, inks: INKS, extras: [this.chips, this.empty, this.note],
+      places: (isAll) => this.#places(isAll),
       paint: (paper, wide, tall) => this.#paint(paper, wide, tall), picked: (mark) => this.#picked(mark),
     });
     fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("nav.map") }), this.count), make("div", { class: "map" }, this.#ground.element, this.side));
     this.#ground.begin();
     this.#ends = [nodes.subscribe(() => this.#changed()), gateway.subscribe(() => this.#changed())];
-    onKeys({ Escape: () => { if (!route.id) return false; this.#shut(); return true; } });
+    onKeys({ Escape: () => { if (route.id) this.#shut(); else if (this.#ways.cursor) this.#leaveWays(); else return false; return true; } });
     nodes.need();
   }
 
@@ -47,6 +52,7 @@ export class View {
   }
 
   update() {
+    this.#readWays();
     this.#changed();
     this.#showDetails();
   }
@@ -58,13 +64,52 @@ export class View {
 
   #changed() {
     this.#drawLegend();
-    this.#ground.fit();
+    this.#drawWays();
+    // The first sight is of the ways, once they are known.
+    if (!this.#ways.cursor || this.#ways.drawn || this.#ways.trouble) this.#ground.fit();
     const count = nodes.list.filter((node) => node.lat || node.lon).length;
     const words = nodes.isLoaded ? t("map.count", { count }) : nodes.trouble?.message ?? t("loading");
     if (this.count.textContent !== words) this.count.textContent = words;
     fill(this.empty, nodes.isLoaded && !count ? make("div", { class: "empty" }, make("h2", { text: t("map.none") }), make("p", { class: "quiet", text: t("map.none-why") })) : null);
     this.#ground.draw();
   }
+
+  #places(isAll) {
+    const drawn = isAll ? [] : (this.#ways.drawn?.lines ?? []).flatMap((one) => [one.from, one.to]);
+    return drawn.length ? drawn : [...this.#shown, ...(gateway.position ? [gateway.position] : [])];
+  }
+
+  // MARK: Ways of a message
+
+  async #readWays() {
+    const cursor = route.get("message");
+    if (cursor === this.#ways.cursor) return;
+    const ways = { cursor };
+    this.#ways = ways;
+    if (!cursor) return;
+    try {
+      [ways.row] = await Promise.all([rowAt(cursor), nodes.need()]);
+      if (!ways.row) ways.trouble = t("message.gone");
+    } catch (trouble) { ways.trouble = trouble.message; }
+    if (this.#ways === ways && this.note.isConnected) this.#changed();
+  }
+
+  #drawWays() {
+    const ways = this.#ways;
+    if (ways.row && nodes.isLoaded) {
+      const isOwn = ways.row.direction === "sent";
+      ways.drawn = lines(ways.row, { placeOf, begin: isOwn ? gateway.position : placeOf(ways.row.sender), end: gateway.position });
+    }
+    const version = JSON.stringify([ways.cursor, ways.drawn?.lines, ways.drawn?.unplaced, ways.trouble]);
+    if (this.note.dataset.version === version) return;
+    this.note.dataset.version = version;
+    fill(this.note, ways.cursor ? waysNote(ways.drawn, { shut: () => this.#leaveWays(), trouble: ways.trouble, text: cut(ways.row?.text ?? "", 80) }) : null);
+  }
+
+  /** Back to the message, if one came from it. */
+  #leaveWays() { route.back(route.with({ message: undefined })); }
+
+  // MARK: Legend
 
   #drawLegend() {
     const kind = route.get("kind");
@@ -90,6 +135,7 @@ export class View {
     const inside = this.#ground.inSight(this.#shown, wide, tall);
     this.#ground.marks = clusters(inside);
     const chosen = route.id ? nodes.get(route.id) : null;
+    if (this.#ways.drawn) paintLines(paper, this.#ground, this.#ways.drawn.lines);
     if (chosen) this.#paintPath(paper, chosen);
     const names = [];
     for (const mark of this.#ground.marks) this.#paintMark(paper, mark, names, chosen);
@@ -190,6 +236,12 @@ export class View {
     }
     this.#shell.showDetails(this.#details.element, () => this.#shut());
   }
+}
+
+/** Of the only node whose key begins so. */
+function placeOf(key) {
+  const node = key ? nodes.byPrefix(key) : null;
+  return node && (node.lat || node.lon) && Math.abs(node.lat) <= 90 ? node : null;
 }
 
 function kindOf(node) { return KINDS.includes(node.type) ? node.type : "none"; }

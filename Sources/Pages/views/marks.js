@@ -39,12 +39,20 @@ export function reactions(row) {
   }));
 }
 
+/** Reactions on their way: a second touch sends no second message. */
+const sending = new Set();
+
 async function sendReaction(row, emoji) {
+  const name = `${row.cursor} ${emoji}`;
+  if (sending.has(name)) return;
+  sending.add(name);
   try {
     await order("/v1/react", { ...(row.direction === "sent" ? { outgoing: row.outgoing } : { message: row.id }), emoji, id: freshID() });
     say(t("react.sent", { emoji }));
   } catch (trouble) {
     tell(trouble);
+  } finally {
+    sending.delete(name);
   }
 }
 

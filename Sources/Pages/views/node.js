@@ -4,6 +4,7 @@ import { decibels, full, kilometres, measured, number, span, volts, when } from 
 import { named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { chart } from "../parts/chart.js";
+import { Editable } from "../parts/editable.js";
 import { allRows, order } from "../stores/api.js";
 import { live } from "../stores/live.js";
 import { nodeName, nodes } from "../stores/nodes.js";
@@ -28,6 +29,7 @@ export class NodeDetails {
   #isInChat;
   #version = "";
   #isAsked = false;
+  #edits;
 
   constructor(key, { shut, isInChat = false }) {
     this.key = key;
@@ -40,8 +42,9 @@ export class NodeDetails {
     this.answers = make("div", { class: "answers" });
     this.asks = make("section", { class: "asks" });
     this.notes = make("section", { class: "notes" });
+    this.#edits = new Editable(this.notes);
     this.element = make("div", { class: "details-inside node-details" }, this.top, this.notes, this.asks, this.heard, this.readings);
-    this.#ends = [nodes.subscribe(() => this.#draw()), live.on("journal", ({ kind, body }) => { if ((kind === "telemetry" || kind === "node_status") && body.node === key) this.#read(); })];
+    this.#ends = [nodes.subscribe(() => this.#draw()), live.on("journal", ({ kind, body }) => { if (["telemetry", "node_status", "node_neighbours", "node_clock"].includes(kind) && body.node === key) this.#read(); })];
     this.#draw();
     nodes.need();
     this.#read();
@@ -108,44 +111,19 @@ export class NodeDetails {
   // MARK: Notes
 
   #drawNotes(node) {
-    if (this.notes.contains(document.activeElement)) return;
-    const tags = node.tags ?? [];
+    if (this.#edits.isInUse) return;
     fill(this.notes, make("h3", { text: t("node.notes") }),
-      this.#editable("alias", t("node.alias"), node.alias ?? "", t("node.alias-why"), 64),
-      this.#editable("note", t("node.note"), node.note ?? "", t("node.note-why"), 1000),
-      this.#editable("tags", t("node.tags"), tags.join(", "), t("node.tags-why"), 512));
+      this.#editable("alias", node.alias ?? "", 64), this.#editable("note", node.note ?? "", 1000), this.#editable("tags", (node.tags ?? []).join(", "), 512));
   }
 
-  #editable(name, label, value, hint, most) {
-    const id = `node-${name}`;
-    const state = make("span", { class: "quiet small", role: "status" });
-    const field = make(name === "note" ? "textarea" : "input", {
-      class: "field", id, value, placeholder: hint, maxlength: most, rows: name === "note" ? 2 : null, dir: "auto", autocomplete: "off",
-      on: {
-        keydown: (event) => {
-          if (event.key === "Enter" && name !== "note" && !event.isComposing) field.blur();
-          else if (event.key === "Escape") { field.value = value; field.blur(); event.stopPropagation(); }
-        },
-        change: async () => {
-          const text = field.value.trim();
-          const given = name === "tags" ? text.split(",").map((one) => one.trim()).filter(Boolean) : text;
-          try {
-            await order(`/v1/node/${name}`, { node: this.key, ...(given.length ? { value: given } : {}) });
-            value = text;
-            state.textContent = t("saved");
-            field.removeAttribute("aria-invalid");
-            // Its document comes by the stream as well; without a line it is shown now.
-            const node = nodes.get(this.key);
-            if (node) node[name] = given.length ? given : undefined;
-            nodes.changed();
-          } catch (trouble) {
-            field.setAttribute("aria-invalid", "true");
-            state.textContent = `${t("not-saved")} ${trouble.message}`;
-          }
-        },
-      },
-    });
-    return make("div", { class: "editable" }, make("label", { for: id, text: label }), field, state);
+  #editable(name, value, most) {
+    return this.#edits.field(name, { id: `node-${name}`, label: t(`node.${name}`), value, hint: t(`node.${name}-why`), most, save: async (given) => {
+      await order(`/v1/node/${name}`, { node: this.key, ...(given.length ? { value: given } : {}) });
+      // Its document comes by the stream as well; without a line it is shown now.
+      const node = nodes.get(this.key);
+      if (node) node[name] = given.length ? given : undefined;
+      nodes.changed();
+    } });
   }
 
   // MARK: Readings

@@ -1,7 +1,7 @@
 // Messages that hold words, newest first; further ones as one scrolls.
 import { fill, make } from "../parts/page.js";
 import { when } from "../parts/numbers.js";
-import { line, named } from "../parts/text.js";
+import { cut, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { allRows, query } from "../stores/api.js";
 import { conversations, shownName } from "../stores/conversations.js";
@@ -65,6 +65,6 @@ function around(text, words) {
   // Lower case may be longer than what it is of: then nothing is marked.
   if (at < 0 || plain.length !== text.length) return line(text, 160);
   const start = Math.max(0, at - 40);
-  const place = make("bdi", { class: "line" }, start ? "…" : "", text.slice(start, at), make("mark", { text: text.slice(at, at + first.length) }), text.slice(at + first.length, at + 120));
+  const place = make("bdi", { class: "line" }, start ? "…" : "", cut(text.slice(start, at), 40), make("mark", { text: cut(text.slice(at, at + first.length), 120) }), cut(text.slice(at + first.length, at + 120), 120));
   return place;
 }

@@ -82,6 +82,15 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   /// Whether an alert begins with an event, and ends after its time without events: there is no state to check.
   public var isEventDriven: Bool { self == .gatewayConflict || self == .gatewaysRefused }
 
+  /// Why an alert has no time before it begins; `nil`: it has one.
+  public var beginsWith: String? {
+    switch self {
+    case .nodeRestarted: "it begins with the report that shows a restart"
+    case .nodeUnanswering: "it begins with a number of polls, node_unanswered_polls"
+    default: nil
+    }
+  }
+
   /// The least number of seconds until the alert may begin: with 0, a node would be silent immediately after contact.
   public var leastSeconds: Int64 { self == .nodeSilent || self == .gatewaySilent ? 1 : 0 }
 
@@ -109,7 +118,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     case .batteryLow: "The radio's battery is low.\(over)"
     case .supplyLow: "This machine's supply voltage is too low.\(over)"
     case .contactsFull:
-      "The radio's contact table is full, and a node was not added: it cannot write to the radio.\(over)"
+      "The radio's contact table is full, and a node was not added: the radio cannot read its texts until it has a place.\(over)"
     case .remoteCommands:
       "Another program lets a node run any command on the radio. It ends when that is taken away, or confirmed here."
     case .radioQueueFull:

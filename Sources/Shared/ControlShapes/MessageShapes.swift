@@ -76,11 +76,12 @@ extension Shape {
     public let reactions = Field<[Reaction]?>("reactions", "to it")
     public let upstreams = Field<[Standing]?>("upstreams", "`messages` and `search`: what each upstream has of it")
     public let ways = Field<[Way]?>("ways", "with `ways=1`: if received: the copies of it that the radio heard, 8 at most")
+    public let waysMore = Field<Int64?>("ways_more", "further copies that were heard and not kept, counted up to 255; absent: none")
     public let wayNodes = Field<[WayNodes]?>("way_nodes", "the nodes that the hashes in it may mean, the first 32 hashes")
     public let heardBy = Field<[Way]?>("heard_by", "with `ways=1`, if sent: the copies of it that the radio heard from repeaters, 8 at most")
   }
   public struct Way: Sendable { @inlinable public init() {}
-    public let at = Field<Int64>("at", "when it was heard")
+    public let at = Field<Int64>("at", "when the gateway heard of it from the radio")
     public let path = Field<[String]>("path", "the hash of each hop: the first 1, 2 or 3 bytes of a key, which several nodes can share. Flooded: the repeaters that passed it on, the last one next to the radio; `direct`: those that it still had to pass. A very long path is cut")
     public let hops = Field<Int64?>("hops", "the number of hops, if the path is cut")
     public let route = Field<String?>("route", "direct: it was routed; absent: flooded")
@@ -121,7 +122,7 @@ extension Shape {
     public let floods = Field<Int64?>("floods", "number of flooded attempts")
     public let refusals = Field<Int64?>("refusals", "while it waits: how often in a row the radio has refused it, because its table was full; nothing was sent")
     public let nextAttemptAt = Field<Int64?>("next_attempt_at", "if so, or if it is held for its recipient: when it is tried again at the latest")
-    public let waitsFor = Field<String?>("waits_for", "channel: the radio has not said what is in the channel's slot since it was connected; nothing is sent there")
+    public let waitsFor = Field<String?>("waits_for", "channel: the radio has not said what is in the channel's slot since it was connected; nothing is sent there. place: the recipient has no place in the radio's contact table yet. airtime: the hour's air time is used up, or the half of it for what is sent again to a node that does not answer")
     public let roundTripMs = Field<Int64?>("round_trip_ms")
     public let heard = Field<Int64?>("heard", "number of repeaters heard repeating it")
     public let airtimeMs = Field<Int64?>("airtime_ms")
@@ -133,6 +134,7 @@ extension Shape {
     public let reactions = Field<[Reaction]?>("reactions", "to it")
     public let upstreams = Field<[Standing]?>("upstreams", "`sent list`: what each upstream has of it")
     public let heardBy = Field<[Way]?>("heard_by", "with `ways=1`: the copies of it that the radio heard from repeaters, 8 at most")
+    public let waysMore = Field<Int64?>("ways_more", "further copies that were heard and not kept, counted up to 255; absent: none")
     public let wayNodes = Field<[WayNodes]?>("way_nodes", "the nodes that the hashes in it may mean, the first 32 hashes")
   }
   public struct Attempts: Sendable { @inlinable public init() {}
@@ -201,6 +203,34 @@ extension Shape {
     public let kind = Field<String>("kind", "node_status, telemetry, node_neighbours, node_clock or node_owner")
     public let body = Field<JSONValue>("body", "the reading, with node and name")
   }
+  public struct Snapshot: Sendable { @inlinable public init() {}
+    public let node = Field<String>("node", "its key, 64 hex digits")
+    public let name = Field<String>("name")
+    public let at = Field<Int64>("at")
+    public let settings = Field<JSONValue>("settings", "by name, as the node's command line tells them")
+    public let unknown = Field<[String]?>("unknown", "settings that its firmware or its board does not know")
+    public let missing = Field<[String]?>("missing", "settings that were not told; absent: all were")
+    public let trouble = Field<String?>("trouble", "why")
+  }
+  public struct SnapshotProgress: Sendable { @inlinable public init() {}
+    public let setting = Field<String?>("setting", "what the node has told just now")
+    public let value = Field<String?>("value", "absent: it does not know the setting")
+    public let done = Field<Int64?>("done")
+    public let of = Field<Int64?>("of")
+    public let waits = Field<String?>("waits", "why it waits")
+    public let snapshot = Field<Snapshot?>("snapshot", "the last row: what is kept")
+    public let error = Field<String?>("error", "the last row: why nothing is")
+  }
+  public struct SnapshotDiff: Sendable { @inlinable public init() {}
+    public let earlierAt = Field<Int64>("earlier_at")
+    public let newerAt = Field<Int64>("newer_at")
+    public let changes = Field<[SettingsChange]>("changes")
+  }
+  public struct SettingsChange: Sendable { @inlinable public init() {}
+    public let setting = Field<String>("setting")
+    public let before = Field<String>("before")
+    public let after = Field<String>("after")
+  }
   public struct Document: Sendable { @inlinable public init() {}
     public let key = Field<String>("key")
     public let value = Field<JSONValue?>("value", "absent: deleted")
@@ -220,6 +250,14 @@ extension Shape {
     public let candidates = Field<[String]?>("candidates", "ambiguous: what it may be")
   }
   public struct Ok: Sendable { @inlinable public init() {}; public let ok = Field<Bool>("ok", "always true") }
+  public struct SentDatagram: Sendable { @inlinable public init() {}
+    public let channel = Field<String>("channel", "the channel's digest")
+    public let channelName = Field<String>("channel_name")
+    public let dataType = Field<Int64>("data_type")
+    public let bytes = Field<Int64>("bytes", "of its data")
+    public let region = Field<String>("region", "where it was sent: a name, `*` for none, or `default`")
+    public let airtimeMs = Field<Int64>("airtime_ms", "on the air, computed from the radio's parameters")
+  }
   public struct Advertised: Sendable { @inlinable public init() {}
     public let ok = Field<Bool>("ok", "always true")
     public let flood = Field<Bool>("flood", "through the mesh, or to direct neighbours")

@@ -43,6 +43,7 @@ public enum Route: String, CaseIterable, Sendable {
   case addChannel = "POST /v1/channels/add"
   case removeChannel = "POST /v1/channels/remove"
   case setRegion = "POST /v1/channels/region"
+  case sendData = "POST /v1/channels/data"
   case putChannel = "POST /v1/channels/put"
 
   case logIn = "POST /v1/node/login"
@@ -56,6 +57,8 @@ public enum Route: String, CaseIterable, Sendable {
   case command = "POST /v1/node/cli"
   case access = "POST /v1/node/access"
   case nodeClock = "POST /v1/node/clock"
+  case takeSnapshot = "POST /v1/node/snapshot"
+  case snapshots = "GET /v1/node/snapshots"
 
   case radio = "GET /v1/radio"
   case setRadio = "POST /v1/radio/set"

@@ -118,6 +118,8 @@ extension Shape {
     public let delivered = Field<Int64>("delivered", "since the start")
     public let failed = Field<Int64>("failed", "since the start")
     public let sentOnChannels = Field<Int64>("sent_on_channels", "since the start")
+    public let unread = Field<Int64>("unread", "texts for this radio that it could not read, since the start: a guess")
+    public let unreadSenders = Field<[String]>("unread_senders", "first bytes of their senders' keys, the last 8")
     public let airtimeUsedMs = Field<Int64>("airtime_used_ms", "within the last hour")
     public let airtimeLimitMs = Field<Int64>("airtime_limit_ms")
     public let hourMessages = Field<Int64>("hour_messages")
@@ -264,7 +266,7 @@ extension Shape {
     public let region = Field<String?>("region", "the region of messages to it, if not the radio's default; `*`: none")
     public let carries = Field<[String]?>("carries", "a repeater: the regions that it has said it carries; `*`: floods without a region, too")
     public let carriesAt = Field<Int64?>("carries_at", "when it said that")
-    public let clockOffsetS = Field<Int64?>("clock_offset_s", "seconds that its clock is ahead of this machine's, by its last advert; absent: unknown")
+    public let clockOffsetS = Field<Int64?>("clock_offset_s", "seconds that its clock is ahead of this machine's, by its last advert or answer; absent: unknown")
   }
   public struct Channel: Sendable { @inlinable public init() {}
     public let slot = Field<Int64>("slot")
@@ -301,7 +303,7 @@ extension Shape {
     public let deadLetters = Field<Int64>("dead_letters")
     public let lost = Field<Int64>("lost", "events deleted before it had them, of which it has no gap yet")
     public let givenUp = Field<Int64?>("given_up", "events deleted before it had them, since it was added")
-    public let tooOld = Field<Int64?>("too_old", "events that were older than its max_age_s when their turn came, and were left out, since it was added")
+    public let tooOld = Field<Int64?>("too_old", "events that were left out as too old when their turn came, or of an unknown age (max_age_s, waited), since it was added")
     public let ageS = Field<Int64?>("age_s", "age of the oldest pending event")
     public let reason = Field<String?>("reason", "why it is waiting or stopped, or why a hub cannot be asked")
     public let nextAttemptS = Field<Int64?>("next_attempt_s", "if it waits: seconds until it tries again")

@@ -26,6 +26,7 @@ public enum PassedRoutes {
     "/v1/conversations/read", "/v1/conversations/mute", "/v1/contacts/add", "/v1/contacts/remove",
     "/v1/contacts/import", "/v1/contacts/share", "/v1/contacts/favourite",
     "/v1/contacts/path", "/v1/channels/add", "/v1/channels/remove", "/v1/channels/region", "/v1/channels/relay",
+    "/v1/channels/data",
     "/v1/node/login", "/v1/node/logout", "/v1/node/status", "/v1/node/telemetry", "/v1/node/neighbours",
     "/v1/node/region", "/v1/node/regions", "/v1/radio/regions", "/v1/node/trace", "/v1/node/cli", "/v1/node/clock",
     "/v1/node/alias", "/v1/node/note", "/v1/node/tags", "/v1/radio/set",

@@ -178,19 +178,8 @@ public final class WebServer {
     return (text.flatMap { IPAddress($0) } ?? peer).network
   }
 
-  /// The tokens in the cookies. A server at another port of this machine can set a cookie of the same name, so there may be several.
   private func tokens(_ request: HTTPRequest) -> [String] {
-    var found: [String] = []
-    for field in request.headers.values(of: "Cookie") {
-      for pair in field.pieces(at: ";") {
-        let parts = pair.utf8.drop { $0 == 0x20 }.split(separator: UInt8(ascii: "="), maxSplits: 1)
-        guard parts.count == 2, let name = String(parts[0]), name.isExactly(cookie), let value = String(parts[1]) else {
-          continue
-        }
-        found.append(value)
-      }
-    }
-    return found
+    WebSessions.values(of: cookie, in: request.headers.values(of: "Cookie"))
   }
 
   private func session(_ request: HTTPRequest, from address: String) async -> HTTPResponse {
@@ -278,9 +267,8 @@ public final class WebServer {
   }()
 
   private static func json(status: Int = 200, _ body: (inout JSONWriter) -> Void) -> HTTPResponse {
-    var headers = WebGuard.headers
+    var headers = dataHeaders
     headers.add("Content-Type", "application/json")
-    headers.add("Cache-Control", "no-store")
     return HTTPResponse(status: status, headers: headers, body: JSONWriter.object(body) + [10])
   }
 }

@@ -2,6 +2,7 @@
 
 import MeshCrypto
 import Timing
+import UntrustedText
 
 /// The signed-in browsers. Pure: time is an argument.
 ///
@@ -66,6 +67,16 @@ public struct WebSessions {
   public static func token() -> String {
     let digits = Array("0123456789abcdef".utf8)
     return String(decoding: (0..<64).map { _ in digits[Int.random(in: 0..<16)] }, as: UTF8.self)
+  }
+
+  /// The values of a cookie, from the fields `Cookie`. Another site of the domain, or another port of the machine,
+  /// may have set a further one.
+  public static func values(of cookie: String, in fields: [String]) -> [String] {
+    fields.flatMap { $0.pieces(at: ";") }.compactMap { pair in
+      let parts = pair.utf8.drop { $0 == 0x20 }.split(separator: UInt8(ascii: "="), maxSplits: 1)
+      guard parts.count == 2, let name = String(parts[0]), name.isExactly(cookie) else { return nil }
+      return String(parts[1])
+    }
   }
 
   /// Whether both are equal, in a time that does not reveal where they differ.

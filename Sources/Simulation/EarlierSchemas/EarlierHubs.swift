@@ -10,6 +10,7 @@ extension EarlierSchema {
 
   private static func hubSteps(onPostgres: Bool) -> [(number: Int, sql: String)] {
     [
+      (23, "DROP INDEX events_by_message"),
       (22, "ALTER TABLE messages DROP COLUMN settled; ALTER TABLE updates DROP COLUMN beyond"),
       (21, "DROP TABLE queue_clock"),
       (20, "DROP TABLE lost_updates; DROP INDEX updates_by_source; ALTER TABLE updates DROP COLUMN source"),

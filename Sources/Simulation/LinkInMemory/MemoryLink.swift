@@ -178,7 +178,6 @@ public final class MemoryLink: Link {
     }
   }
 
-  public func tryOtherLineSettings() -> Bool { false }
   public func watchForReturn(_ action: @escaping () -> Void) {
     if returnsAtOnce { loop.later(action) } else { whenBack = action }
   }

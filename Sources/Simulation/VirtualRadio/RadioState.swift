@@ -119,7 +119,7 @@ struct VolatileState {
   init(queueCapacity: Int) { queue = OfflineQueue(capacity: queueCapacity) }
 }
 
-/// Firmware that a virtual radio has the version of, as far as flood scopes differ.
+/// Firmware that a virtual radio has the version of, as far as flood scopes and datagrams differ.
 public struct VirtualFirmware: Hashable, Sendable {
   public var version: String
   public var protocolVersion: UInt8
@@ -135,7 +135,7 @@ public struct VirtualFirmware: Hashable, Sendable {
     case .setFloodScopeKey(.unscoped): protocolVersion >= 12
     case .setFloodScopeKey(.unknown): false
     case .setFloodScopeKey: protocolVersion >= 8
-    case .setDefaultFloodScope, .getDefaultFloodScope: protocolVersion >= 11
+    case .setDefaultFloodScope, .getDefaultFloodScope, .sendChannelData: protocolVersion >= 11
     default: true
     }
   }

@@ -42,6 +42,9 @@ public final class VirtualMesh {
     set { ether.collides = newValue }
   }
 
+  /// The repeater with this number carries these regions only.
+  public func carry(_ regions: [Region], by repeater: Int) { ether.regionsOf[ether.repeaters[repeater]] = regions }
+
   /// `isDeaf`: it transmits, and hears nothing. A few hundred such nodes cost no more than one.
   @discardableResult
   public func add(_ settings: VirtualRadioSettings, isDeaf: Bool = false) -> VirtualRadio {

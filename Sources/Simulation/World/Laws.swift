@@ -81,7 +81,7 @@ struct Laws {
     }
   }
 
-  /// What the radio has heard is stored, or its loss between radio and disk is told. Not all is known behind a kill, or a restart of the radio
+  /// What the radio has heard is stored, or its loss between radio and disk is told. Not all is known behind a kill
   /// (docs/hub-protocol.md, `radio_gap`).
   private mutating func checkHeard(_ gateway: WorldGateway) {
     guard !gateway.hadOtherRadio, gateway.cardChanges == 0, !world.hasKills else { return }
@@ -90,6 +90,8 @@ struct Laws {
     let gaps = ((try? gateway.column("SELECT body FROM journal WHERE kind = 'radio_gap'")) ?? [])
       // `try?`: the gateway writes JSON.
       .compactMap { try? JSONValue(parsing: Array($0.utf8)) }
+      // What the radio could not read, it has not handed over.
+      .filter { $0["unread"] == nil }
     let told = gaps.reduce(Int64(0)) { sum, gap in
       let (lost, most) = (gap["lost"]?.integer, gap["at_most"]?.integer)
       return sum + (lost == nil && most == nil ? 1_000_000 : (lost ?? 0) + (most ?? 0))

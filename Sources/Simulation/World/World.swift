@@ -241,11 +241,11 @@ final class World {
     }
   }
 
-  /// A gateway or its radio ends at a moment that it has not chosen.
+  /// A gateway ends at a moment that it has not chosen.
   var hasKills: Bool {
     plan.entries.contains { entry in
       switch entry.happening {
-      case .kill, .killBeforeCommit, .powerCycle, .powerCut, .rebootRadio: true
+      case .kill, .killBeforeCommit, .powerCycle, .powerCut: true
       default: false
       }
     }

@@ -9,6 +9,10 @@ import Timing
 final class WorldClock {
   fileprivate(set) var now = MonotonicTime(seconds: 1000)
   private var machines: [WorldMachine] = []
+  /// Reports which machines' descriptors are ready, by their places, for all machines with one call of the kernel.
+  private let readiness = LinuxMachine()
+  /// The machines that are ready, if none has had a turn since the kernel was asked.
+  private var ready: Set<Int>?
   fileprivate var loopback = Loopback()
   /// What listens, by its port; `nil`: connections are TCP, which costs more of this machine's time.
   var listeners: [UInt16: (_ socket: Int32) -> Void]?
@@ -24,6 +28,7 @@ final class WorldClock {
     let machine = WorldMachine(self)
     let loop = EventLoop(on: machine)
     machine.loop = loop
+    _ = readiness.watch(machine.poll, for: .readable, tag: UInt64(machines.count))
     machines.append(machine)
     return (machine, loop)
   }
@@ -32,8 +37,6 @@ final class WorldClock {
     lastPort += 1
     return lastPort
   }
-
-  func end(_ machine: WorldMachine) { machines.removeAll { $0 === machine } }
 
   /// Lets all loops work until time `end` has come, or `isDone`.
   func pass(until end: MonotonicTime, _ isDone: () -> Bool = { false }) {
@@ -47,10 +50,12 @@ final class WorldClock {
   /// Lets all loops do the work of this moment.
   private func settle() {
     var looks = 0
+    ready = nil
     while true {
       var isBusy = false
-      for machine in machines where !machine.isStopped {
+      for (place, machine) in machines.enumerated() where !machine.isStopped && machine.hasWork(place) {
         machine.turn()
+        ready = nil
         isBusy = isBusy || machine.isBusy
       }
       if isBusy { continue }
@@ -58,7 +63,18 @@ final class WorldClock {
       guard looks < 5000, loopback.hasBytesOnTheWay() else { return }
       looks += 1
       machines.first?.rest()
+      ready = nil
     }
+  }
+
+  /// Whether a descriptor of the machine at this place is ready.
+  fileprivate func isReady(_ place: Int) -> Bool {
+    if ready == nil {
+      var found: Set<Int> = []
+      readiness.wait(milliseconds: 0) { tag, _ in found.insert(Int(tag)) }
+      ready = found
+    }
+    return ready?.contains(place) == true
   }
 }
 
@@ -96,6 +112,17 @@ final class WorldMachine: Machine {
   func restart() { (boots, booted) = (boots + 1, world.now) }
 
   func isAlone(_ isAlone: Bool) { alone = isAlone ? .zero : nil }
+
+  var poll: Int32 { descriptors.poll }
+
+  /// A loop that sleeps has no turn: so its program does what it would do at the end of one only when something has happened.
+  fileprivate func hasWork(_ place: Int) -> Bool {
+    guard let loop else { return false }
+    let rest = loop.rest
+    deadline = rest < 0 ? nil : now + .milliseconds(Int64(rest))
+    isBusy = false
+    return rest == 0 || world.isReady(place)
+  }
 
   fileprivate func turn() { loop?.turn(wait: true) }
 

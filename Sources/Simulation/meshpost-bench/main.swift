@@ -4,6 +4,7 @@
 //
 //   meshpost-bench frames FILE     decode the framed bytes of FILE repeatedly: frames a second
 //   meshpost-bench store FOLDER    messages a second into the store, one and ten a commit, and bytes written
+//   meshpost-bench ways FOLDER     the same without copies and with 8 of each message, which are told
 //   meshpost-bench fill FILE COUNT fill a store with COUNT indexed messages with a realistic distribution of words
 //   meshpost-bench bluetooth ADDRESS PIN
 //                                  send a frame of full length to a radio over Bluetooth, and print the answer
@@ -69,8 +70,10 @@ func bytesWritten() -> Int64 {
   return line.flatMap { Int64($0.dropFirst(13)) } ?? 0
 }
 
-@MainActor func storeMessages(_ folder: String, perCommit: Int, count: Int) throws {
-  let store = try Store(Store.Settings(location: "\(folder)/bench-\(perCommit).db"), clocks: loop.clocks)
+/// `copies`: by so many repeaters each message is heard, too.
+@MainActor func storeMessages(_ folder: String, perCommit: Int, count: Int, copies: Int = 0) throws {
+  let location = "\(folder)/bench-\(perCommit)-\(copies).db"
+  let store = try Store(Store.Settings(location: location), clocks: loop.clocks)
   let before = bytesWritten()
   let start = loop.now
   for number in 0..<count {
@@ -78,8 +81,11 @@ func bytesWritten() -> Int64 {
       ChannelMessage(
         snr: SNR(quarters: 39), slot: 0, path: ReceivedPath(raw: 2), senderTime: UInt32(number),
         text: Text("Walker: message \(number) of an ordinary length, as people write them")))
+    let heard = (0..<copies).map { copy(by: UInt8($0), hops: 1 + $0 % 4) }
     store.write { store throws(SQLiteError) in
-      _ = try store.insert(message, at: Moment(milliseconds: 1, trusted: true))
+      let moment = Moment(milliseconds: 1, trusted: true)
+      let id = try store.insert(message, at: moment, copies: Array(heard.prefix(1))).id
+      if !heard.isEmpty { try store.tellCopies(Array(heard.dropFirst()), of: .received(id), at: moment) }
     }
     if number % perCommit == perCommit - 1 { try store.commitNow() }
   }
@@ -88,9 +94,18 @@ func bytesWritten() -> Int64 {
   say {
     $0.field("bench", "store")
     $0.field("per_commit", perCommit)
+    $0.field("copies", copies)
     $0.field("per_second", Int(Double(count) / seconds))
     $0.field("bytes_per_message", (bytesWritten() - before) / Int64(count))
   }
+}
+
+func copy(by repeater: UInt8, hops: Int) -> HeardCopy {
+  let path = (0..<2 * hops).map { UInt8(truncatingIfNeeded: 7 * $0) &+ repeater }
+  return HeardCopy(
+    Packet(
+      route: .flood, type: .groupText, pathLength: PathLength(raw: UInt8(1 << 6 | hops)), path: path, payload: []),
+    snr: SNR(quarters: 20), rssi: -90, at: 1_795_000_000_000)
 }
 
 /// Fills a store. Few words are frequent and most are rare, as in real text.
@@ -158,7 +173,7 @@ func bytesWritten() -> Int64 {
       }
       link.close()
       loop.schedule(after: .seconds(3)) { loop.stop() }
-    case .bytes: break
+    case .bytes, .leftOver: break
     }
   }
   link.open()
@@ -173,9 +188,15 @@ case "store":
   let folder = CommandLine.arguments.last ?? "."
   try storeMessages(folder, perCommit: 1, count: 5000)
   try storeMessages(folder, perCommit: 10, count: 20000)
+case "ways":
+  let folder = CommandLine.arguments.last ?? "."
+  for copies in [0, 8] {
+    try storeMessages(folder, perCommit: 1, count: 5000, copies: copies)
+    try storeMessages(folder, perCommit: 10, count: 20000, copies: copies)
+  }
 case "fill" where CommandLine.arguments.count == 4:
   try fill(CommandLine.arguments[2], count: Int(UInt32(CommandLine.arguments[3]) ?? 0))
 default:
-  print("usage: meshpost-bench fill FILE COUNT | frames FILE | store FOLDER | bluetooth ADDRESS PIN")
+  print("usage: meshpost-bench fill FILE COUNT | frames FILE | store FOLDER | ways FOLDER | bluetooth ADDRESS PIN")
   exit(EX_USAGE)
 }

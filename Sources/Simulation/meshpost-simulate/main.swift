@@ -18,7 +18,8 @@ struct Simulate: ParsableCommand {
   @Argument(help: "The first seed.") var seed: UInt64 = 1
   @Argument(help: "The number of seeds.") var count: UInt64 = 1
   @Option(help: "The days of each world.") var days = 7
-  @Option(help: "The worlds that run at a time.") var jobs = max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
+  /// One more than processors: a world with TCP waits for the kernel now and then.
+  @Option(help: "The worlds that run at a time.") var jobs = 1 + max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
   @Flag(help: "Narrow failures down.") var shrink = false
   @Flag(help: "Print the whole story.") var story = false
   @Option(help: "Run the world of a kept plan, in JSON, in place of those of seeds.") var plan: String?

@@ -13,8 +13,9 @@ struct ChildProgram {
     return access(beside, X_OK) == 0 ? beside : "/usr/bin/meshpostd"
   }
 
-  /// `arguments`: the first one is the program's location. `errors`: replaces our standard error.
-  init(_ arguments: [String], errors: Int32 = 2) throws {
+  /// `arguments`: the first one is the program, by its location or as the PATH finds it. `files`: descriptors of the child, and ours that they become.
+  /// `remedy`: for a program that cannot be started.
+  init(_ arguments: [String], files: [(child: Int32, ours: Int32)] = [], remedy: String = "") throws {
     var argv = arguments.map { strdup($0) } + [nil]
     defer { for pointer in argv { free(pointer) } }
     // The child does not inherit our blocked signals.
@@ -27,11 +28,12 @@ struct ChildProgram {
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
-    posix_spawn_file_actions_adddup2(&actions, errors, 2)
+    for file in files { posix_spawn_file_actions_adddup2(&actions, file.ours, file.child) }
     var process: pid_t = 0
-    let code = posix_spawn(&process, arguments.first ?? "", &actions, &attributes, &argv, environ)
+    let program = arguments.first ?? ""
+    let code = posix_spawnp(&process, program, &actions, &attributes, &argv, environ)
     guard code == 0 else {
-      throw Failure.say("\(arguments.first ?? ""): \(String(cString: strerror(code)))", EX_UNAVAILABLE)
+      throw Failure.say("\(program): \(String(cString: strerror(code)))\(remedy)", EX_UNAVAILABLE)
     }
     self.process = process
   }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import CLinux
+import EventLoop
 import Glibc
+import HTTP
 
 /// The remote end of `--host ssh://…`: it connects standard input and output with the control socket.
 struct ConnectCommand: ParsableCommand {
@@ -31,23 +32,15 @@ struct ConnectCommand: ParsableCommand {
   }
 
   private static func open(_ location: String) throws -> Int32 {
-    let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
-    var address = sockaddr_un()
-    address.sun_family = sa_family_t(AF_UNIX)
-    guard location.utf8.count < MemoryLayout.size(ofValue: address.sun_path) else {
-      throw Failure.say("\(location) is too long for a socket", EX_USAGE)
+    do {
+      let socket = try UnixSocket.connect(location)
+      // Reads and writes wait.
+      _ = fcntl(socket, F_SETFL, 0)
+      return socket
+    } catch {
+      throw Failure.socket(location)
+        ?? Failure.say("\(location): \(error.message): meshpostd is not running", EX_UNAVAILABLE)
     }
-    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: location.utf8) }
-    let isConnected = withUnsafePointer(to: &address) { pointer in
-      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
-      }
-    }
-    guard isConnected else {
-      let words = String(cString: strerror(errno))
-      throw Failure.socket(location) ?? Failure.say("\(location): \(words): meshpostd is not running", EX_UNAVAILABLE)
-    }
-    return descriptor
   }
 
   /// False: the end of the data.

@@ -2,6 +2,7 @@
 
 import ArgumentParser
 import Console
+import ControlShapes
 import EventLoop
 import Glibc
 import HTTP
@@ -16,8 +17,6 @@ struct ControlClient {
     let text: String
     let value: JSONValue
   }
-
-  private static let longestRow = 1 << 20
 
   private let connection: Connection
 
@@ -89,22 +88,27 @@ struct ControlClient {
   func rows(
     _ target: String, until ending: Ending? = nil, _ take: @escaping (JSONValue) throws -> Void
   ) throws -> OtherRadios {
-    var partial: [UInt8] = []
+    try rows(HTTPRequest("GET", target), until: ending, take)
+  }
+
+  @discardableResult
+  func rows(
+    _ request: HTTPRequest, until ending: Ending? = nil, _ take: @escaping (JSONValue) throws -> Void
+  ) throws -> OtherRadios {
+    var reader = RowReader()
     var failure: (any Error)?
-    let response = try send(HTTPRequest("GET", target), limit: nil, until: ending) { piece in
-      let lines = piece.split(separator: 10, omittingEmptySubsequences: false)
-      for (index, line) in lines.enumerated() where failure == nil && ending?.hasEnded != true {
-        partial += line
-        do {
-          guard partial.count <= Self.longestRow else { throw fail("a row without end", EX_PROTOCOL) }
-          guard index < lines.count - 1 else { break }
-          // `try?`: an incomplete line, after the stream broke off.
-          if let value = try? JSONValue(parsing: partial) { try take(value) }
-        } catch {
-          failure = error
-          ending?.end()
+    let response = try send(request, limit: nil, until: ending) { piece in
+      do {
+        try reader.take(piece) { row in
+          guard failure == nil, ending?.hasEnded != true else { return }
+          do { try take(JSONValue(parsing: row)) } catch let error as JSONError {
+            throw Failure.say("a row that is not JSON: \(error)", EX_PROTOCOL)
+          }
         }
-        partial.removeAll(keepingCapacity: true)
+        if reader.hasLeftOut { throw Failure.say("a row without end", EX_PROTOCOL) }
+      } catch {
+        failure = failure ?? error
+        ending?.end()
       }
       fflush(nil)
     }
@@ -124,18 +128,20 @@ struct ControlClient {
     // `try?`: without a message, the status number is the message.
     let answer = try? JSONValue(parsing: body)
     let words = [answer?["error"]?.string ?? "HTTP \(response.status)", answer?["remedy"]?.string]
-    return fail(words.compactMap { $0 }.joined(separator: ". "), Self.exitCode(answer?["code"]?.string))
+    let code = Self.exitCode(answer?["code"]?.string.flatMap { RefusalCode(rawValue: $0) })
+    return Failure.say(words.compactMap { $0 }.joined(separator: ". "), code)
   }
 
-  private static func exitCode(_ code: String?) -> Int32 {
+  /// `nil`: there is no code, or an unknown one.
+  private static func exitCode(_ code: RefusalCode?) -> Int32 {
     switch code {
-    case "ambiguous", "invalid", "other_message": EX_USAGE
-    case "too_long": EX_DATAERR
-    case "not_found", "not_on_radio": EX_NOUSER
-    case "read_only": EX_NOPERM
-    case "full": EX_TEMPFAIL
-    case "radio": EX_PROTOCOL
-    default: EX_UNAVAILABLE
+    case .ambiguous, .invalid, .otherMessage: EX_USAGE
+    case .tooLong: EX_DATAERR
+    case .notFound, .notOnRadio: EX_NOUSER
+    case .readOnly: EX_NOPERM
+    case .full: EX_TEMPFAIL
+    case .radio: EX_PROTOCOL
+    case .cancelled, .linkDown, .silence, .store, nil: EX_UNAVAILABLE
     }
   }
 
@@ -169,12 +175,10 @@ struct ControlClient {
         throw tunnel.failure("\(failure)")
       }
       if let refused = Failure.socket(connection.socket) { throw refused }
-      throw fail("\(failure). Is meshpostd running? See `systemctl status meshpost`", EX_UNAVAILABLE)
-    case nil: throw fail("no answer", EX_UNAVAILABLE)
+      throw Failure.say("\(failure). Is meshpostd running? See `systemctl status meshpost`", EX_UNAVAILABLE)
+    case nil: throw Failure.say("no answer", EX_UNAVAILABLE)
     }
   }
-
-  private func fail(_ words: String, _ code: Int32) -> any Error { Failure.say(words, code) }
 }
 
 /// The end of a stream of rows: Ctrl-C, a time limit, or a decision of its reader.

@@ -39,6 +39,13 @@ extension ExchangeCommand {
   func run() throws { try ControlClient(connection).carryOut(exchange) }
 }
 
+extension [UInt8] {
+  /// The body of a request with these fields; those that are `nil` are left out.
+  static func object(_ fields: KeyValuePairs<String, JSONValue?>) -> [UInt8] {
+    JSONValue.object(fields.compactMap { name, value in value.map { (name, $0) } }).bytes
+  }
+}
+
 extension String {
   /// The target of a request with these parameters; those that are `nil` are left out.
   func with(_ parameters: KeyValuePairs<String, String?>) -> String {

@@ -59,10 +59,8 @@ final class GatewayLine {
     var rows = RowReader()
     // `try?`: the caller follows again after any error.
     _ = try? await following.send(HTTPRequest("GET", target), timeout: nil) { piece in
-      var found: [[UInt8]] = []
-      rows.take(piece) { found.append($0) }
       // `try?`: an incomplete line is no row.
-      for row in found.compactMap({ try? JSONValue(parsing: $0) }) { take(row) }
+      rows.take(piece) { if let row = try? JSONValue(parsing: $0) { take(row) } }
     }
     // A tunnel carries one connection. The next request finds out whether its own tunnel has ended, too.
     if tunnels.isEmpty { try await loop.sleep(for: pause) } else { try await Waiter().wait() }
@@ -75,12 +73,14 @@ struct RowReader {
 
   private var partial: [UInt8] = []
   private var isLeftOut = false
+  /// Whether a line was too long.
+  private(set) var hasLeftOut = false
 
-  mutating func take(_ piece: [UInt8], _ row: ([UInt8]) -> Void) {
+  mutating func take(_ piece: [UInt8], _ row: ([UInt8]) throws -> Void) rethrows {
     var rest = piece[...]
     while let end = rest.firstIndex(of: 10) {
       add(rest[..<end])
-      if !isLeftOut { row(partial) }
+      if !isLeftOut { try row(partial) }
       (partial, isLeftOut) = ([], false)
       rest = rest[(end + 1)...]
     }
@@ -89,6 +89,7 @@ struct RowReader {
 
   private mutating func add(_ bytes: ArraySlice<UInt8>) {
     isLeftOut = isLeftOut || partial.count + bytes.count > Self.longest
+    hasLeftOut = hasLeftOut || isLeftOut
     if isLeftOut { partial = [] } else { partial += bytes }
   }
 }

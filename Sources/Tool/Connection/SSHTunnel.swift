@@ -76,7 +76,7 @@ struct SSHAddress {
 final class SSHTunnel {
   let socket: Int32
   private let address: SSHAddress
-  private var process: pid_t = 0
+  private let program: ChildProgram
   private let words: RemoteWords
 
   init(_ address: SSHAddress) throws {
@@ -87,29 +87,19 @@ final class SSHTunnel {
     }
     defer { close(ends[1]) }
     socket = ends[0]
-    words = try RemoteWords()
+    let words = try RemoteWords()
+    self.words = words
     defer { words.begin() }
     Descriptor.setNonBlocking(socket)
-    var actions = posix_spawn_file_actions_t()
-    posix_spawn_file_actions_init(&actions)
-    defer { posix_spawn_file_actions_destroy(&actions) }
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 0)
-    posix_spawn_file_actions_adddup2(&actions, ends[1], 1)
-    posix_spawn_file_actions_adddup2(&actions, words.end, 2)
-    let arguments = address.arguments
-    var argv = arguments.map { strdup($0) } + [nil]
-    defer { for pointer in argv { free(pointer) } }
-    let code = posix_spawnp(&process, arguments[0], &actions, nil, &argv, environ)
-    guard code == 0 else {
-      throw Failure.say(
-        "\(arguments[0]): \(String(cString: strerror(code))). Is OpenSSH's client installed?", EX_UNAVAILABLE)
-    }
+    program = try ChildProgram(
+      address.arguments, files: [(0, ends[1]), (1, ends[1]), (2, words.end)],
+      remedy: ". Is OpenSSH's client installed?")
   }
 
   /// Ends `ssh`, without a wait.
   func end() {
-    kill(process, SIGTERM)
-    Self.ended.append(process)
+    program.send(SIGTERM)
+    Self.ended.append(program.process)
     Self.reap()
   }
 
@@ -120,11 +110,10 @@ final class SSHTunnel {
 
   /// The error of a tunnel that has ended before the answer.
   func failure(_ words: String) -> any Error {
-    var status: Int32 = 0
-    waitpid(process, &status, 0)
+    let code = program.wait()
     self.words.finish()
     let host = address.host
-    switch status & 0x7F == 0 ? status >> 8 & 0xFF : -1 {
+    switch code {
     // `ssh` and the remote program have printed the reason.
     case 255: return Failure.say("ssh does not get to \(host), or lost it. Try: \(address.plainCommand)", EX_NOHOST)
     case 126, 127: return Failure.say("there is no meshpost on \(host), or it is not in the PATH there", EX_UNAVAILABLE)

@@ -14,17 +14,15 @@ enum Completing {
   }
   static let upstreams = CompletionKind.custom { _, _, _ in
     // `try?`: without an answer there are no completions.
-    let outbox = (try? client)?.quietly("/v1/outbox")
+    let outbox = (try? client())?.quietly("/v1/outbox")
     return outbox?[Shape.Outbox().upstreams].compactMap { $0[Shape.Upstream().name] } ?? []
   }
 
-  private static var client: ControlClient {
-    get throws { ControlClient(try Connection.parse([])) }
-  }
+  private static func client() throws -> ControlClient { ControlClient(try Connection.parse([])) }
 
   private static func names(_ target: String, _ field: String) -> [String] {
     // `try?`: nothing to complete with.
-    ((try? client)?.quietRows(target) ?? []).compactMap { $0[field]?.string }.filter { !$0.isEmpty }.map(Show.clean)
+    ((try? client())?.quietRows(target) ?? []).compactMap { $0[field]?.string }.filter { !$0.isEmpty }.map(Show.clean)
   }
 
   private static let request = "--generate-completion-script"

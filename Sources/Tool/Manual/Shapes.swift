@@ -14,8 +14,10 @@ enum Shapes {
 
   private static let own: [String: any Sendable] = [
     "sent adopt": Shape.Adopted(), "sent cancel": Shape.Adopted(), "radio backup": Shape.BackedUp(),
-    "radio restore": Shape.Restored(), "radio probe": Shape.Probed(), "map": Shape.Map(), "chart signal": Shape.Chart(),
-    "chart battery": Shape.Chart(), "chart traffic": Shape.Chart(), "report": Shape.Report(),
+    "radio restore": Shape.Restored(), "radio probe": Shape.Probed(), "map": Shape.Map(),
+    "node snapshot": Shape.Snapshot(), "node diff": Shape.SnapshotDiff(), "chart signal": Shape.Chart(),
+    "chart battery": Shape.Chart(), "chart traffic": Shape.Chart(), "chart clock": Shape.Chart(),
+    "chart neighbours": Shape.Chart(), "chart noise": Shape.Chart(), "report": Shape.Report(),
     "capture": Shape.Captured(), "backup": Shape.Bytes(),
   ]
 
@@ -27,7 +29,7 @@ enum Shapes {
     Shape.Hop(), Shape.Lane(), Shape.Lanes(), Shape.LeftOut(), Shape.LinkState(), Shape.Messaging(), Shape.Neighbour(),
     Shape.Override(), Shape.Point(), Shape.Power(), Shape.Preset(), Shape.ProbedDevice(), Shape.Proxy(),
     Shape.Reaction(), Shape.Refusal(), Shape.Refused(), Shape.RemovedUpstream(), Shape.Sensor(), Shape.Series(),
-    Shape.Setting(),
+    Shape.Setting(), Shape.SettingsChange(), Shape.SnapshotProgress(),
     Shape.RegionsOfRepeater(),
     Shape.Standing(), Shape.Store(), Shape.SurveyedNode(), Shape.Variable(), Shape.SyncState(), Shape.Way(),
     Shape.WayNode(), Shape.WayNodes(), Shape.Web(),

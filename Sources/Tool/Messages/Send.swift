@@ -23,11 +23,7 @@ struct SendCommand: ParsableCommand {
   ) var wait = false
   @Flag(help: "Split a text that is too long into numbered parts.") var split = false
   @Option(help: "An id of your choice: sending the same id again does not send a second message.") var id: String?
-  @Option(
-    help: ArgumentHelp(
-      "Stop trying after this time: \(DurationArgument.forms) (default: `messaging.lifetime_h`, a day).",
-      valueName: "time"))
-  var expires: DurationArgument?
+  @OptionGroup var lifetime: LifetimeOption
   @Option(help: "interactive, relayed or bulk.") var priority = "interactive"
   @Option(
     help: ArgumentHelp(
@@ -36,34 +32,28 @@ struct SendCommand: ParsableCommand {
   var region: String?
 
   func run() throws {
-    let message = text == ["-"] ? Self.standardInput() : text.joined(separator: " ")
-    let body = JSONWriter.object { json in
-      json.field("to", to)
-      json.field("text", message)
+    let message = text == ["-"] ? try Self.standardInput() : text.joined(separator: " ")
+    try Sending.send(message, to: to, connection, wait: wait, lifetime) { json in
       json.field("id", id)
-      json.field("expires_s", expires?.seconds)
       json.field("priority", priority)
-      // A message from a hook's program belongs to the hook: hooks get no events of it.
-      json.field("origin", getenv("MESHPOST_HOOK").map { String(cString: $0) })
       json.field("split", split)
       json.field("region", region)
-      // So is its region that of the message that the hook got.
-      json.field("answers", getenv("MESHPOST_MESSAGE").flatMap { Int64(String(cString: $0)) })
     }
-    let answer = try ControlClient(connection).post("/v1/send", body: body)
-    try Sending.accepted(answer, connection, wait: wait, toEnd: expires != nil)
   }
 
-  private static func standardInput() -> String {
-    var bytes: [UInt8] = []
-    var buffer = [UInt8](repeating: 0, count: 4096)
-    while bytes.count < 65536 {
-      let count = read(0, &buffer, buffer.count)
-      guard count > 0 else { break }
-      bytes += buffer.prefix(count)
-    }
+  private static func standardInput() throws -> String {
+    guard let bytes = InputFile.rest(of: 0) else { throw Failure.file("standard input") }
     return String(decoding: bytes.last == 10 ? bytes.dropLast() : bytes[...], as: UTF8.self)
   }
+}
+
+/// Of `send` and `room post`.
+struct LifetimeOption: ParsableArguments {
+  @Option(
+    help: ArgumentHelp(
+      "Stop trying after this time: \(DurationArgument.forms) (default: `messaging.lifetime_h`, a day).",
+      valueName: "time"))
+  var expires: DurationArgument?
 }
 
 struct ReactCommand: ParsableCommand {
@@ -168,13 +158,14 @@ struct RoomCommand: ParsableCommand {
     @Argument(help: "The room.", completion: Completing.nodes) var room: String
     @Argument(help: "The text.") var text: [String]
     @Flag(help: "Wait for the room's acknowledgement.") var wait = false
+    @OptionGroup var lifetime: LifetimeOption
 
     func run() throws {
-      let body = JSONWriter.object { json in
-        json.field("to", room)
-        json.field("text", text.joined(separator: " "))
+      let node = try ControlClient(connection).get("/v1/resolve".with(["name": room])).value
+      guard let key = node[Shape.Contact().key], node[Shape.Contact().type] == "room" else {
+        throw Failure.say("\(room) is no room: meshpost send writes to nodes and channels", EX_USAGE)
       }
-      try Sending.accepted(try ControlClient(connection).post("/v1/send", body: body), connection, wait: wait)
+      try Sending.send(text.joined(separator: " "), to: key, connection, wait: wait, lifetime)
     }
   }
 
@@ -193,6 +184,25 @@ struct RoomCommand: ParsableCommand {
 
 /// Shared by `send`, `react`, `room post` and `retry`.
 enum Sending {
+  /// `more`: further fields of the request.
+  static func send(
+    _ text: String, to recipient: String, _ connection: Connection, wait: Bool, _ lifetime: LifetimeOption,
+    more: (inout JSONWriter) -> Void = { _ in }
+  ) throws {
+    let body = JSONWriter.object { json in
+      json.field("to", recipient)
+      json.field("text", text)
+      json.field("expires_s", lifetime.expires?.seconds)
+      // A message from a hook's program belongs to the hook: hooks get no events of it.
+      json.field("origin", getenv("MESHPOST_HOOK").map { String(cString: $0) })
+      // So is its region that of the message that the hook got.
+      json.field("answers", getenv("MESHPOST_MESSAGE").flatMap { Int64(String(cString: $0)) })
+      more(&json)
+    }
+    let answer = try ControlClient(connection).post("/v1/send", body: body)
+    try accepted(answer, connection, wait: wait, toEnd: lifetime.expires != nil)
+  }
+
   /// Prints the ids of accepted messages, or follows the messages until they have ended, or are held for their recipient (unless `toEnd`).
   static func accepted(
     _ answer: ControlClient.Answer, _ connection: Connection, wait: Bool, toEnd: Bool = false

@@ -86,12 +86,9 @@ struct ContactCommand: ParsableCommand {
     enum State: String, ExpressibleByArgument, CaseIterable { case on, off }
 
     var exchange: Exchange {
-      let body = JSONWriter.object { json in
-        json.field("contact", node)
-        json.field("favourite", state == .on)
-      }
-      return .post(
-        "/v1/contacts/favourite", body: body, done: "\(node) is \(state == .on ? "a favourite" : "no favourite")")
+      .post(
+        "/v1/contacts/favourite", body: .object(["contact": .string(node), "favourite": .bool(state == .on)]),
+        done: "\(node) is \(state == .on ? "a favourite" : "no favourite")")
     }
   }
 
@@ -104,12 +101,8 @@ struct ContactCommand: ParsableCommand {
     @Argument(help: "on or off.") var state: Favourite.State
 
     var exchange: Exchange {
-      let body = JSONWriter.object { json in
-        json.field("contact", node)
-        json.field("may_command", state == .on)
-      }
-      return .post(
-        "/v1/contacts/commands", body: body,
+      .post(
+        "/v1/contacts/commands", body: .object(["contact": .string(node), "may_command": .bool(state == .on)]),
         done: "\(node) \(state == .on ? "may run any command" : "may run no commands") on the radio")
     }
   }
@@ -126,14 +119,11 @@ struct ContactCommand: ParsableCommand {
     @Flag(help: "Show the way of the node's last advert to this radio.") var advert = false
 
     var exchange: Exchange {
-      let body = JSONWriter.object { json in
-        json.field("contact", node)
-        json.field("path", set)
-        if set != nil { json.field("hash_bytes", hashBytes) }
-        json.field("reset", reset)
-        json.field("discover", discover)
-        if advert { json.field("advert", true) }
-      }
+      let body: [UInt8] = .object([
+        "contact": .string(node), "path": set.map(JSONValue.string),
+        "hash_bytes": set == nil ? nil : .integer(Int64(hashBytes)), "reset": .bool(reset), "discover": .bool(discover),
+        "advert": .bool(advert),
+      ])
       return .post("/v1/contacts/path", body: body, limit: 90) { print(Show.path($0)) }
     }
   }
@@ -141,8 +131,8 @@ struct ContactCommand: ParsableCommand {
 
 struct ChannelCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "channel", abstract: "Join, leave and configure channels.",
-    subcommands: [Add.self, Remove.self, RegionCommand.self, Relay.self])
+    commandName: "channel", abstract: "Join, leave and configure channels; send data of programs.",
+    subcommands: [Add.self, Remove.self, RegionCommand.self, Relay.self, DataCommand.self])
 
   struct Add: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -155,14 +145,17 @@ struct ChannelCommand: ParsableCommand {
     var region: String?
     @Flag(help: "Create a private channel, and print its link once.") var new = false
 
+    func validate() throws {
+      guard new, secret != nil || channel.begins(with: "meshcore:") else { return }
+      throw ValidationError("--new makes a secret of its own: give a name alone")
+    }
+
     func run() throws {
       let fresh = new ? (0..<16).map { _ in UInt8.random(in: .min ... .max) } : nil
       let key = fresh.map { Hex.string($0) } ?? (secret == "-" ? HiddenPrompt.line("secret: ") : secret)
-      let body = JSONWriter.object { json in
-        json.field("channel", channel)
-        json.field("secret", key)
-        json.field("region", region)
-      }
+      let body: [UInt8] = .object([
+        "channel": .string(channel), "secret": key.map(JSONValue.string), "region": region.map(JSONValue.string),
+      ])
       let answer = try ControlClient(connection).post("/v1/channels/add", body: body)
       let scope = answer.value[Shape.Channel().region]
       let link = fresh.map {
@@ -190,11 +183,8 @@ struct ChannelCommand: ParsableCommand {
     @Argument(help: "A region's name; `*` for none; `default` for the radio's default.") var region: String
 
     var exchange: Exchange {
-      let body = JSONWriter.object { json in
-        json.field("channel", channel)
-        json.field("region", region == "default" ? nil : region)
-      }
-      return .post("/v1/channels/region", body: body) { answer in
+      let wanted: JSONValue? = region == "default" ? nil : .string(region)
+      return .post("/v1/channels/region", body: .object(["channel": .string(channel), "region": wanted])) { answer in
         let place = answer[Shape.Channel().region].map(Show.region) ?? "the radio's default region"
         print("messages to \(channel) go to \(place)")
       }
@@ -215,7 +205,8 @@ struct NodeCommand: ParsableCommand {
     commandName: "node", abstract: "Query and administer repeaters, rooms, sensors and companions.",
     subcommands: [
       Login.self, Logout.self, Status.self, TelemetryCommand.self, NeighboursCommand.self, NodeRegion.self,
-      NodeRegions.self, Trace.self, CLI.self, Clock.self, Access.self, Readings.self, Alias.self, Note.self, Tag.self,
+      NodeRegions.self, Trace.self, CLI.self, Clock.self, Snapshot.self, Diff.self, Access.self, Readings.self,
+      Alias.self, Note.self, Tag.self,
     ])
 
   struct Login: ParsableCommand {
@@ -280,10 +271,6 @@ struct NodeCommand: ParsableCommand {
 
     var exchange: Exchange {
       let text = command.joined(separator: " ")
-      if text.hasPrefix("clock sync") {
-        Console.error(
-          "clock sync passes the radio's own clock on, which may be wrong: meshpost node clock NAME --set is safer")
-      }
       return .asking("cli", node, more: { $0.field("command", text) }) { answer in
         let reply = Styled((answer[Shape.Reply().reply] ?? "").lines.joined(separator: " | "))
         return [reply] + (answer[Shape.Reply().warning].map { [Styled($0)] } ?? [])
@@ -299,25 +286,33 @@ struct NodeCommand: ParsableCommand {
         The exit code is 75 if the clock is still wrong.
         """)
     @OptionGroup var connection: Connection
-    @Argument(help: "The node.", completion: Completing.nodes) var node: String
+    @Argument(help: "The node; not needed with --clock-is-right alone.", completion: Completing.nodes) var node: String?
     @Flag(help: "Set it, as admin.") var set = false
     @Flag(help: "With --set: start the node anew if its clock is ahead (clkreboot).") var reboot = false
+    @Flag(help: "The gateway's own clock was set, and you have compared it: it may judge and set others again.")
+    var clockIsRight = false
+
+    func validate() throws {
+      if node == nil, set || reboot || !clockIsRight { throw ValidationError("which node?") }
+    }
 
     func run() throws {
       let body = JSONWriter.object { json in
         json.field("node", node)
         if set { json.field("set", true) }
         if reboot { json.field("reboot", true) }
+        if clockIsRight { json.field("clock_is_right", true) }
       }
       let row = Shape.NodeClock()
       let answer = try ControlClient(connection).carryOut(
         .post("/v1/node/clock", body: body, limit: 900) { answer in
+          if clockIsRight, !set { return print("the gateway's clock is believed: it judges and sets others again") }
           let offset = answer[row.offsetS] ?? 0
           let exact = "within \(answer[row.withinS] ?? 0) s"
           let words = answer[row.result] == "right" || offset == 0 ? "right" : Show.clockOffset(offset)
           let more =
             answer[row.result] == "ahead" ? ". Firmware sets no clock back: --set --reboot starts the node anew" : ""
-          print("the clock of \(node) is \(words), \(exact)\(more)")
+          print("the clock of \(node ?? "") is \(words), \(exact)\(more)")
         })
       if ["ahead", "wrong"].contains(answer[row.result]) { throw ExitCode(EX_TEMPFAIL) }
     }

@@ -49,9 +49,8 @@ struct Removal: ParsableArguments {
 
 extension Exchange {
   fileprivate static func noting(_ field: String, _ node: String, _ value: JSONValue?) -> Exchange {
-    let body = JSONValue.object([("node", .string(node))] + (value.map { [("value", $0)] } ?? []))
     let done = "\(field) of \(node): \(value == nil ? "removed" : "set")"
-    return .post("/v1/node/\(field)", body: body.bytes, done: done)
+    return .post("/v1/node/\(field)", body: .object(["node": .string(node), "value": value]), done: done)
   }
 }
 
@@ -65,19 +64,22 @@ struct DocumentsCommand: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "List documents, all or by key prefix.")
     @OptionGroup var connection: Connection
     @Argument(help: "A key prefix, such as node/ or settings/.") var prefix = ""
+    /// A gateway has ten, of 1,000 documents.
+    private static let mostPages = 100
 
     func run() throws {
       let client = ControlClient(connection)
-      var page: String? = ""
-      while let after = page {
-        let parameters: KeyValuePairs = ["prefix": prefix, "after": after.isEmpty ? nil : after]
-        let answer = try client.get("/v1/documents".with(parameters))
-        if connection.json { return print(answer.text) }
-        for document in answer.value[Shape.Documents().documents] {
-          let value = document[Shape.Document().value] ?? .null
-          print(Show.clean("\(document[Shape.Document().key] ?? "?")  \(value.text)"))
-        }
-        page = answer.value[Shape.Documents().next]
+      var (documents, page): ([JSONValue], String?) = ([], "")
+      for _ in 0..<Self.mostPages where page != nil {
+        let parameters: KeyValuePairs = ["prefix": prefix, "after": page == "" ? nil : page]
+        let answer = try client.get("/v1/documents".with(parameters)).value
+        documents += answer[Shape.Documents().documents]
+        page = answer[Shape.Documents().next]
+      }
+      if connection.json { return print(json: .object([("documents", .array(documents))])) }
+      for document in documents {
+        let value = document[Shape.Document().value] ?? .null
+        print(Show.clean("\(document[Shape.Document().key] ?? "?")  \(value.text)"))
       }
     }
   }
@@ -91,8 +93,8 @@ struct DocumentsCommand: ParsableCommand {
     var exchange: Exchange {
       // `try?`: anything that is not JSON is a string.
       let given = (try? JSONValue(parsing: value)) ?? .string(value)
-      let body = JSONValue.object([("key", .string(key)), ("value", given)])
-      return .post("/v1/documents", body: body.bytes, done: "stored \(key)")
+      let body: [UInt8] = .object(["key": .string(key), "value": given])
+      return .post("/v1/documents", body: body, done: "\(given == .null ? "deleted" : "stored") \(key)")
     }
   }
 
@@ -120,10 +122,8 @@ extension ChannelCommand {
     @Argument(help: "on, off or configured.") var choice: Choice
 
     var exchange: Exchange {
-      let body = JSONWriter.object { json in
-        json.field("channel", channel)
-        if choice != .configured { json.field("value", choice == .on) }
-      }
+      let value: JSONValue? = choice == .configured ? nil : .bool(choice == .on)
+      let body: [UInt8] = .object(["channel": .string(channel), "value": value])
       return .post("/v1/channels/relay", body: body, done: "\(channel): \(choice.rawValue)")
     }
   }

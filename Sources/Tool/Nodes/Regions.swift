@@ -18,11 +18,7 @@ struct NodeRegion: ExchangeCommand {
 
   var exchange: Exchange {
     guard let region else { return .get("/v1/resolve".with(["name": node]), show) }
-    let body = JSONWriter.object { json in
-      json.field("node", node)
-      json.field("region", region)
-    }
-    return .post("/v1/node/region", body: body, show)
+    return .post("/v1/node/region", body: .object(["node": .string(node), "region": .string(region)]), show)
   }
 
   private func show(_ contact: JSONValue) {

@@ -223,7 +223,9 @@ enum Show {
       print("          \(upstream[row.givenUp] ?? 0) events were deleted before it had them\(open)")
     }
     if (upstream[row.tooOld] ?? 0) > 0 {
-      print("          \(upstream[row.tooOld] ?? 0) events were too old for it (max_age_s)")
+      print(
+        "          \(upstream[row.tooOld] ?? 0) events were left out as too old, or of an unknown age (max_age_s, waited)"
+      )
     }
     if let reason = upstream[row.reason] { print("          \(clean(reason))") }
     // Shorter pauses are over before anybody acts; a server may ask for an hour.
@@ -247,12 +249,16 @@ enum Show {
 
   /// `-`: unknown.
   private static func duration(_ seconds: Int64?) -> String {
+    seconds.map { "about \(span(max(1, $0).magnitude))" } ?? "-"
+  }
+
+  /// In the greatest unit of which there are two.
+  private static func span(_ seconds: UInt64) -> String {
     switch seconds {
-    case nil: "-"
-    case let seconds? where seconds < 120: "about \(max(1, seconds)) s"
-    case let seconds? where seconds < 7200: "about \(seconds / 60) min"
-    case let seconds? where seconds < 172_800: "about \(seconds / 3600) h"
-    case let seconds?: "about \(seconds / 86400) days"
+    case ..<120: "\(seconds) s"
+    case ..<7200: "\(seconds / 60) min"
+    case ..<172_800: "\(seconds / 3600) h"
+    default: "\(seconds / 86_400) days"
     }
   }
 
@@ -270,8 +276,13 @@ enum Show {
     // Nobody has said it.
     if message[row.command] == true { text = "(command to this radio) \(text)" }
     let copies = message[row.copies].flatMap { $0 > 1 ? " (×\($0))" : nil } ?? ""
-    let reactions = message[row.reactions].compactMap { $0[Shape.Reaction().emoji] }.joined()
-    return "\(at)\(place) \(sender): \(text)\(copies)\(reactions.isEmpty ? "" : "  \(clean(reactions))")"
+    return "\(at)\(place) \(sender): \(text)\(copies)\(reactions(to: message))"
+  }
+
+  /// Behind a message; empty: there are none.
+  static func reactions(to message: JSONValue) -> String {
+    let all = message[Shape.Message().reactions].compactMap { $0[Shape.Reaction().emoji] }.joined()
+    return all.isEmpty ? "" : "  \(clean(all))"
   }
 
   /// A sender's alias, otherwise its own name.
@@ -296,16 +307,9 @@ enum Show {
     return "\(key)  \(type)\(shown.padding(26))\(hops)\(heard)\(place)\(clock)"
   }
 
-  /// How far a clock is off, in its greatest unit.
+  /// How far a clock is off.
   static func clockOffset(_ seconds: Int64) -> String {
-    let (count, unit) =
-      switch seconds.magnitude {
-      case 172_800...: (seconds.magnitude / 86_400, "days")
-      case 7200...: (seconds.magnitude / 3600, "h")
-      case 120...: (seconds.magnitude / 60, "min")
-      default: (seconds.magnitude, "s")
-      }
-    return "\(count) \(unit) \(seconds < 0 ? "behind" : "ahead")"
+    "\(span(seconds.magnitude)) \(seconds < 0 ? "behind" : "ahead")"
   }
 
   static func channel(_ channel: JSONValue) -> Styled {

@@ -37,10 +37,8 @@ extension Show {
     let place = channel.map { " [\(clean($0))]" } ?? ""
     // Who sent it, unless it came from the control socket.
     let origin = message[row.origin].flatMap { $0 == "control" ? nil : " by \(clean($0))" } ?? ""
-    let reactions = message[row.reactions].compactMap { $0[Shape.Reaction().emoji] }.joined()
     let state = "  \(mark(message)) (\(message[row.state] ?? "?")\(origin))"
-    let tail = reactions.isEmpty ? "" : "  \(clean(reactions))"
-    return "\(at)\(place) \(ours(message)): \(clean(message[row.text]))\(state)\(tail)"
+    return "\(at)\(place) \(ours(message)): \(clean(message[row.text]))\(state)\(reactions(to: message))"
   }
 
   static func knownRadio(_ radio: JSONValue) -> Styled {
@@ -70,6 +68,8 @@ extension Show {
     if message[row.waitsFor] == "channel" {
       state += ", waits until the radio has said what is in the channel's slot (see `meshpost status`)"
     }
+    if message[row.waitsFor] == "airtime" { state += ", waits for air time (see `meshpost airtime`)" }
+    if message[row.waitsFor] == "place" { state += ", waits for a place in the radio's contact table (docs/care.md)" }
     if let trip = message[row.roundTripMs] { state += ", \(trip) ms" }
     if let heard = message[row.heard], heard > 0 { state += ", heard \(heard) repeats" }
     if let name = message[row.heldFor] {
@@ -114,7 +114,7 @@ extension Show {
       "expired: not sent in time. Check the radio and the air time with `meshpost status`; allow more time with "
         + "`meshpost send --expires`"
     case "radio_table_full":
-      "radio_table_full: the radio had no room for it until it expired: nothing was sent. Restart the radio (`meshpost radio reboot`), "
+      "radio_table_full: the radio had no room for it until it expired: nothing was sent. Restart the radio (by its power or its button), "
         + "then `meshpost retry ID`"
     case "unknown_to_radio":
       "unknown_to_radio: the radio no longer has this contact or channel. Add it (`meshpost contact add`, `meshpost channel add`), "
@@ -127,7 +127,7 @@ extension Show {
     case "heard_by_radio":
       "heard_by_radio: the radio has received this message of another place itself, and it was not sent again"
     case "before_restore":
-      "before_restore: a message of another place that waited when the database was put back: it may have been sent before, and was not sent"
+      "before_restore: it waited when the database was put back, and another copy of it may have sent it: it was not sent again. `meshpost retry` sends it"
     case "refused":
       "refused: the radio does not accept it; on a channel, perhaps because its name is longer now and the text no longer fits. "
         + "See `journalctl -u meshpost`"
@@ -190,8 +190,11 @@ extension Show {
 
   static func messaging(_ messaging: JSONValue) {
     let row = Shape.Messaging()
+    let packets = (used: messaging[row.hourMessages] ?? 0, limit: messaging[row.hourMessagesLimit] ?? 0)
+    // From half of them on, some wait for them.
+    let count = packets.used * 2 >= packets.limit ? " and \(packets.used) of \(packets.limit) packets" : ""
     let used =
-      "\((messaging[row.airtimeUsedMs] ?? 0) / 1000) of \((messaging[row.airtimeLimitMs] ?? 0) / 1000) s of air time this hour"
+      "\((messaging[row.airtimeUsedMs] ?? 0) / 1000) of \((messaging[row.airtimeLimitMs] ?? 0) / 1000) s of air time\(count) this hour"
     print(
       "sending   \(messaging[row.waiting] ?? 0) waiting, \(messaging[row.inFlight] ?? 0) in flight, \(messaging[row.delivered] ?? 0) delivered, "
         + "\(messaging[row.failed] ?? 0) failed; \(used)")
@@ -205,6 +208,12 @@ extension Show {
     }
     if (messaging[row.held] ?? 0) > 0 {
       print("          \(messaging[row.held] ?? 0) held for a radio that is not attached: meshpost sent")
+    }
+    let unread = messaging[row.unread] ?? 0
+    if unread > 0 {
+      print(
+        "          \(unread) texts could not be read, from nodes that the radio does not have, whose keys begin with "
+          + "\(messaging[row.unreadSenders].map { clean($0) }.joined(separator: ", ")): meshpost alerts")
     }
     for poll in messaging[row.polls] {
       guard let trouble = poll["trouble"]?.string else { continue }

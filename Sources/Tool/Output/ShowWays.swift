@@ -8,7 +8,7 @@ extension Show {
   /// The copies of a message, one a line: by which repeaters it came.
   static func ways(_ message: JSONValue) -> [Styled] {
     let (row, nodes) = (Shape.Way(), message[Shape.Message().wayNodes])
-    return (message[Shape.Message().ways] + message[Shape.Message().heardBy]).map { way in
+    let lines = (message[Shape.Message().ways] + message[Shape.Message().heardBy]).map { way in
       let path = way[row.path].map { hop($0, nodes) }
       let hops = way[row.hops] ?? 0
       var words = path.isEmpty ? "direct" : path.joined(separator: " → ")
@@ -22,6 +22,8 @@ extension Show {
       let guess = way[row.guess] == true ? ", perhaps" : ""
       return Styled("    \(time(way[row.at])) \(words) (\(signal))\(guess)", .faint)
     }
+    guard let more = message[Shape.Message().waysMore] else { return lines }
+    return lines + [Styled("    … and \(more) more that \(more == 1 ? "is" : "are") not kept", .faint)]
   }
 
   /// A hash, with the known nodes that have it.

@@ -8,8 +8,8 @@ import UntrustedText
 
 struct ChartCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "chart", abstract: "Draw signal, battery or traffic over time, as SVG.",
-    subcommands: [Signal.self, Battery.self, Traffic.self])
+    commandName: "chart", abstract: "Draw signal, traffic or readings of nodes over time, as SVG.",
+    subcommands: [Signal.self, Battery.self, Clock.self, Neighbours.self, Noise.self, Traffic.self])
 
   struct Options: ParsableArguments {
     @OptionGroup var output: OutputOption
@@ -45,34 +45,65 @@ struct ChartCommand: ParsableCommand {
     }
   }
 
-  struct Battery: ParsableCommand {
-    static let configuration = CommandConfiguration(
-      abstract: "Draw the battery voltage of nodes, from their readings ([[poll]], node status, node telemetry).")
+  /// Of the charts of readings, which have a line for each node.
+  struct ReadingOptions: ParsableArguments {
     @OptionGroup var connection: Connection
     @OptionGroup var options: Options
     @Argument(help: "Only this node. Default: all nodes with readings.", completion: Completing.nodes) var node: String?
 
-    func run() throws {
+    /// `kind`: of the readings; `nil`: all. `value`: of a reading's body; `nil`: it has none.
+    func draw(_ title: String, _ unit: String, _ kind: String?, _ value: @escaping (JSONValue) -> Double?) throws {
       var series: [(String, [Chart.Point])] = []
-      let target = options.radio.target("/v1/readings?limit=1000".with(["node": node]))
-      try ControlClient(connection).rows(target) { row in
-        guard let at = row[Shape.Reading().at], at >= options.beginning,
-          let volts = Self.volts(row[Shape.Reading().body])
+      let target = options.radio.target("/v1/readings?limit=10000".with(["node": node, "kind": kind]))
+      let row = Shape.Reading()
+      try ControlClient(connection).rows(target) { reading in
+        guard let at = reading[row.at], at >= options.beginning, let body = reading[row.body], let value = value(body)
         else { return }
-        let name = row[Shape.Reading().body]?["name"]?.string ?? "?"
+        let name = body["name"]?.string ?? "?"
         let place = series.firstIndex { $0.0.isExactly(name) } ?? series.count
         if place == series.count { series.append((name, [])) }
-        series[place].1.append(.init(at: at, value: volts))
+        series[place].1.append(.init(at: at, value: value))
       }
-      let chart = Chart(title: "battery", unit: "V", from: options.beginning, form: .line, series: series)
+      let chart = Chart(title: title, unit: unit, from: options.beginning, form: .line, series: series)
       try ChartCommand.write(chart, options, connection)
     }
+  }
+
+  struct Battery: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Draw the battery voltage of nodes, from their readings ([[poll]], node status, node telemetry).")
+    @OptionGroup var readings: ReadingOptions
+    func run() throws { try readings.draw("battery", "V", nil, Self.volts) }
 
     /// Repeaters report millivolts in their status, other nodes a voltage in their telemetry.
-    private static func volts(_ body: JSONValue?) -> Double? {
-      if let millivolts = body?["battery_mv"]?.number { return millivolts / 1000 }
-      return body?["readings"]?.array?.first { $0["type"]?.string == "voltage" }?["value"]?.number
+    private static func volts(_ body: JSONValue) -> Double? {
+      if let millivolts = body["battery_mv"]?.number { return millivolts / 1000 }
+      return body["readings"]?.array?.first { $0["type"]?.string == "voltage" }?["value"]?.number
     }
+  }
+
+  struct Clock: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Draw how far the clocks of nodes are ahead of the gateway's, from polls of the kind clock.")
+    @OptionGroup var readings: ReadingOptions
+    func run() throws { try readings.draw("clock", "s", "node_clock") { $0["offset_s"]?.number } }
+  }
+
+  struct Neighbours: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Draw how many neighbours repeaters have, from polls of the kind neighbours.")
+    @OptionGroup var readings: ReadingOptions
+
+    func run() throws {
+      try readings.draw("neighbours", "", "node_neighbours") { $0["neighbours"] == nil ? nil : $0["total"]?.number }
+    }
+  }
+
+  struct Noise: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Draw the noise floor that nodes report in their status.")
+    @OptionGroup var readings: ReadingOptions
+    func run() throws { try readings.draw("noise floor", "dBm", "node_status") { $0["noise_floor_dbm"]?.number } }
   }
 
   struct Traffic: ParsableCommand {

@@ -2,7 +2,6 @@
 
 import ArgumentParser
 import ControlShapes
-import COpenSSL
 import Glibc
 import JSON
 import MeshCrypto
@@ -73,12 +72,7 @@ enum MapPage {
   }
 
   /// The hash by which a Content Security Policy allows a script.
-  private static func hash(_ text: String) -> String {
-    let digest = Digest.sha256(Array(text.utf8))
-    var code = [UInt8](repeating: 0, count: 4 * ((digest.count + 2) / 3) + 1)
-    let count = EVP_EncodeBlock(&code, digest, Int32(digest.count))
-    return "'sha256-\(String(decoding: code.prefix(Int(count)), as: UTF8.self))'"
-  }
+  private static func hash(_ text: String) -> String { "'sha256-\(Base64.padded(Digest.sha256(Array(text.utf8))))'" }
 
   /// The same value with visible control characters: a name must not reorder the text beside it.
   private static func seen(_ value: JSONValue) -> JSONValue {

@@ -52,7 +52,7 @@ struct RadioCommand: ParsableCommand {
     var exchange: Exchange {
       get throws {
         let given = try pin ?? fromFile() ?? asked()
-        let body = given.map { pin in JSONWriter.object { $0.field("pin", pin) } } ?? []
+        let body = given.map { [UInt8].object(["pin": .string($0)]) } ?? []
         let target = "/v1/radio/pair".with(["address": address])
         return .post(target, body: body, limit: 180, done: "paired with \(address)")
       }

@@ -23,7 +23,7 @@ extension RadioCommand {
 
     var exchange: Exchange {
       .post(
-        "/v1/radio/advert", body: JSONValue.object([("flood", .bool(flood))]).bytes,
+        "/v1/radio/advert", body: .object(["flood": .bool(flood)]),
         done: flood ? "sent an advert to the mesh" : "sent an advert to direct neighbours")
     }
   }
@@ -34,7 +34,7 @@ extension Show {
   static func advert(_ radio: JSONValue) {
     guard radio[Shape.LinkState().state] == "up", let advert = radio[Shape.LinkState().advert] else { return }
     if advert[Shape.Advert().at] == nil {
-      print("          not advertised yet, so no node knows it: meshpost radio advert")
+      print("          not advertised by this gateway; nodes that lack it cannot send to it: meshpost radio advert")
     } else if advert[Shape.Advert().current] == false {
       print("          name or position changed since the last advert: meshpost radio advert")
     }

@@ -31,7 +31,9 @@ extension RadioCommand {
       }
       if let passphrase {
         let answer = try client.post("/v1/radio/private-key", body: JSONValue.object([("export", .bool(true))]).bytes)
-        let key = answer.value["private_key"]?.string.flatMap { Hex.bytes($0) } ?? []
+        guard let key = answer.value["private_key"]?.string.flatMap({ Hex.bytes($0) }), key.count == 64 else {
+          throw Failure.say("the gateway did not tell the private key: nothing was written", EX_PROTOCOL)
+        }
         let sealed = try KeyEnvelope.seal(key, passphrase: passphrase)
         try output.write(JSONValue.object([("kind", .string("private_key"))] + sealed).text + "\n")
       }
@@ -75,6 +77,8 @@ extension RadioCommand {
       let client = ControlClient(connection)
       var counts: [String: Int64] = [:]
       if let passphrase { try restoreKey(rows, passphrase, client) }
+      // Also if the radio refuses one: the others before it are restored.
+      defer { tell(counts) }
       for row in rows {
         let kind = row["kind"]?.string ?? ""
         switch kind {
@@ -86,7 +90,6 @@ extension RadioCommand {
         }
         counts[kind, default: 0] += 1
       }
-      tell(counts)
     }
 
     private func tell(_ counts: [String: Int64]) {

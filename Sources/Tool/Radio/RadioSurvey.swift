@@ -22,10 +22,7 @@ extension RadioCommand {
     }
 
     var exchange: Exchange {
-      let body = JSONWriter.object { json in
-        json.field("seconds", Int64(seconds))
-        json.field("types", types)
-      }
+      let body: [UInt8] = .object(["seconds": .integer(Int64(seconds)), "types": .string(types)])
       return .post("/v1/radio/survey", body: body, limit: seconds + 30) { print(lines: Show.survey($0)) }
     }
   }
@@ -42,10 +39,7 @@ extension RadioCommand {
         guard let setting else { return .get("/v1/radio/variables") { print(lines: Show.variables($0)) } }
         let parts = setting.pieces(at: "=", most: 2)
         guard parts.count == 2 else { throw ValidationError("\(setting): expected NAME=VALUE") }
-        let body = JSONWriter.object { json in
-          json.field("name", parts[0])
-          json.field("value", parts[1])
-        }
+        let body: [UInt8] = .object(["name": .string(parts[0]), "value": .string(parts[1])])
         return .post("/v1/radio/variables", body: body) { print(lines: Show.variables($0)) }
       }
     }

@@ -55,36 +55,17 @@ extension RadioCommand {
   }
 }
 
-/// Messages held for another radio.
-extension SentCommand {
-  struct Adopt: ParsableCommand {
-    static let configuration = CommandConfiguration(
-      abstract: "Send messages held for another radio with the attached radio.",
-      discussion:
-        "The recipient sees a different sender. A message that the other radio had already sent may arrive twice.")
-    @OptionGroup var connection: Connection
-    @Flag(help: "All held messages.") var all = false
-    @Argument(help: "A message's id.") var id: String?
+/// Messages held for another radio: one of them, or all.
+struct HeldMessages: ParsableArguments {
+  @OptionGroup var connection: Connection
+  @Flag(help: "All held messages.") var all = false
+  @Argument(help: "A message's id.") var id: String?
 
-    func validate() throws { try SentCommand.check(id, all) }
-    func run() throws { try SentCommand.act("adopt", id, connection) }
-  }
-
-  struct Cancel: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Cancel messages held for another radio, or one message.")
-    @OptionGroup var connection: Connection
-    @Flag(help: "All held messages.") var all = false
-    @Argument(help: "A message's id.") var id: String?
-
-    func validate() throws { try SentCommand.check(id, all) }
-    func run() throws { try SentCommand.act("cancel", id, connection) }
-  }
-
-  fileprivate static func check(_ id: String?, _ all: Bool) throws {
+  func validate() throws {
     guard (id == nil) == all else { throw ValidationError("expected the id of a message, or --all") }
   }
 
-  fileprivate static func act(_ verb: String, _ id: String?, _ connection: Connection) throws {
+  func act(_ verb: String) throws {
     let client = ControlClient(connection)
     if let id {
       let answer = try client.post("/v1/outgoing/\(verb)".with(["id": id]))
@@ -102,5 +83,22 @@ extension SentCommand {
       if messages.isEmpty && refused.isEmpty { print("no message is held") }
     }
     if !refused.isEmpty { throw ExitCode(EX_NOUSER) }
+  }
+}
+
+extension SentCommand {
+  struct Adopt: ParsableCommand {
+    static let configuration = CommandConfiguration(
+      abstract: "Send messages held for another radio with the attached radio.",
+      discussion:
+        "The recipient sees a different sender. A message that the other radio had already sent may arrive twice.")
+    @OptionGroup var held: HeldMessages
+    func run() throws { try held.act("adopt") }
+  }
+
+  struct Cancel: ParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Cancel messages held for another radio, or one message.")
+    @OptionGroup var held: HeldMessages
+    func run() throws { try held.act("cancel") }
   }
 }

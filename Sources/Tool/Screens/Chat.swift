@@ -6,6 +6,7 @@ import EventLoop
 import Glibc
 import HTTP
 import JSON
+import UntrustedText
 
 struct ChatCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
@@ -45,18 +46,25 @@ private final class ChatScreen {
   /// Several events at once cause one refresh.
   private static let quietPeriod: Duration = .milliseconds(100)
 
-  /// The requests to the gateway.
-  private enum Order {
-    case post(String, JSONValue)
-    case change(to: String)
+  /// A request to the gateway, and the typed line that asks for it.
+  private struct Order {
+    enum Wish {
+      case post(String, JSONValue)
+      case change(to: String)
+    }
+
+    let wish: Wish
+    let line: String
   }
 
   let view: ChatView
   private let line: GatewayLine
   private let terminal: Terminal
   private let loop: EventLoop
-  /// Most waiting requests. Further ones are dropped: the next refresh repeats them.
+  /// Most waiting requests. The line of a further one stays where it was typed.
   private let orders = Mailbox<Order>(bound: 32)
+  /// A text that may have been accepted, as its answer did not come. If it is sent again, it has the same id.
+  private var unanswered: (to: String, text: String, id: String)?
   private var isOutdated = false
   private let outdated = Waiter()
 
@@ -144,34 +152,53 @@ private final class ChatScreen {
     terminal.refresh()
   }
 
-  /// Carries out the user's commands, one after the other.
+  /// Carries out the user's commands, one after the other. The line of one that fails comes back.
   private func carryOut() async throws {
     while let order = try await orders.next() {
-      switch order {
-      case .post(let target, let body):
-        guard let response = try await ask(HTTPRequest("POST", target, body: body.bytes)) else { continue }
-        if (200..<300).contains(response.status) { view.said() } else { refused(response) }
-        lookSoon()
-      case .change(let name):
-        let request = HTTPRequest("GET", "/v1/resolve".with(["name": name]))
-        guard let response = try await ask(request) else { continue }
-        // `try?`: an unreadable answer counts as a refusal.
-        guard response.status == 200, let target = try? JSONValue(parsing: response.body) else {
-          refused(response)
-          continue
+      let isDone =
+        switch order.wish {
+        case .post(let target, let body): try await post(target, body)
+        case .change(let name): try await change(to: name)
         }
-        view.change(to: target)
-        try await lookOnce()
-      }
+      if !isDone { view.putBack(order.line) }
+      terminal.refresh()
     }
   }
 
-  private func post(_ target: String, _ body: JSONValue) { _ = orders.put(.post(target, body)) }
+  private func post(_ target: String, _ body: JSONValue) async throws -> Bool {
+    let response = try await ask(HTTPRequest("POST", target, body: body.bytes))
+    lookSoon()
+    if let to = body["to"]?.string, let text = body["text"]?.string, let id = body["id"]?.string {
+      unanswered = response == nil ? (to: to, text: text, id: id) : nil
+    }
+    guard let response else { return false }
+    guard (200..<300).contains(response.status) else { return refused(response) }
+    view.said()
+    return true
+  }
 
-  private func refused(_ response: HTTPResponse) {
+  private func change(to name: String) async throws -> Bool {
+    guard let response = try await ask(HTTPRequest("GET", "/v1/resolve".with(["name": name]))) else { return false }
+    // `try?`: an unreadable answer counts as a refusal.
+    guard response.status == 200, let target = try? JSONValue(parsing: response.body) else { return refused(response) }
+    view.change(to: target)
+    try await lookOnce()
+    return true
+  }
+
+  private func give(_ wish: Order.Wish) {
+    guard orders.put(Order(wish: wish, line: view.editor.text)) else {
+      return view.notice = "too much waits for the gateway: try again"
+    }
+    view.take(.control("u"))
+  }
+
+  /// Always false.
+  private func refused(_ response: HTTPResponse) -> Bool {
     // `try?`: without a body, the status is the message.
     let answer = try? JSONValue(parsing: response.body)
     view.notice = answer?["error"]?.string ?? "refused: HTTP \(response.status)"
+    return false
   }
 
   // MARK: Input
@@ -184,20 +211,28 @@ private final class ChatScreen {
     let words = text.split(separator: " ", maxSplits: 1).map(String.init)
     switch words.first ?? "" {
     case "/quit", "/q": return true
-    case "/to" where words.count == 2: _ = orders.put(.change(to: words[1]))
+    case "/to" where words.count == 2: give(.change(to: words[1]))
     case "/react" where words.count == 2: react(words[1])
     case "/retry": act("retry") { $0[Shape.Message().state] == "failed" }
     case "/cancel": act("cancel") { $0[Shape.Message().ended] == false }
     case let word where word.hasPrefix("/") && text.first == "/":
       view.notice = "/to NAME, /react EMOJI, /retry, /cancel, /quit; begin with a space to send text that starts with /"
-    default: post("/v1/send", .object([("to", .string(view.address)), ("text", .string(text))]))
+    default: send(text)
     }
     return false
   }
 
+  private func send(_ text: String) {
+    let again = unanswered.flatMap { $0.to.isExactly(view.address) && $0.text.isExactly(text) ? $0.id : nil }
+    let id = again ?? String(UInt64.random(in: .min ... .max), radix: 16)
+    let fields: [(String, JSONValue)] = [("to", .string(view.address)), ("text", .string(text)), ("id", .string(id))]
+    give(.post("/v1/send", .object(fields)))
+  }
+
   private func react(_ emoji: String) {
     guard let chosen = view.chosen else { return view.notice = "no message to react to" }
-    post("/v1/react", .object([("message", .integer(chosen[Shape.Message().id] ?? 0)), ("emoji", .string(emoji))]))
+    let number = JSONValue.integer(chosen[Shape.Message().id] ?? 0)
+    give(.post("/v1/react", .object([("message", number), ("emoji", .string(emoji))])))
   }
 
   /// The newest sent message that fits.
@@ -205,6 +240,6 @@ private final class ChatScreen {
     guard let id = view.ours.last(where: fits)?[Shape.Message().outgoing] else {
       return view.notice = "no message to \(verb)"
     }
-    post("/v1/outgoing/\(verb)".with(["id": id]), .object([]))
+    give(.post("/v1/outgoing/\(verb)".with(["id": id]), .object([])))
   }
 }

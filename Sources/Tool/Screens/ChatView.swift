@@ -30,14 +30,13 @@ final class ChatView {
   func change(to target: JSONValue) {
     self.target = target
     (messages, choice) = ([], nil)
-    editor.set("")
   }
 
-  /// Clears the input line, after the gateway has accepted the message.
-  func said() {
-    editor.set("")
-    choice = nil
-  }
+  /// The gateway has carried out what was typed.
+  func said() { choice = nil }
+
+  /// A line that had no success, before what was typed meanwhile.
+  func putBack(_ line: String) { editor.set(editor.text.isEmpty ? line : "\(line) \(editor.text)") }
 
   /// Notes a received message, perhaps of another conversation.
   func noticed(_ message: JSONValue) {
@@ -161,8 +160,7 @@ final class ChatView {
   private func draw(_ message: JSONValue, _ columns: Int, isChosen: Bool) -> [Line] {
     let isOurs = Show.isOurs(message)
     let author = message[Shape.Message().authorName] ?? Show.sender(of: message)
-    let reactions = message[Shape.Message().reactions].compactMap { $0[Shape.Reaction().emoji] }.joined()
-    let tail = (isOurs ? "  " + Show.mark(message) : "") + (reactions.isEmpty ? "" : "  " + Show.clean(reactions))
+    let tail = (isOurs ? "  " + Show.mark(message) : "") + Show.reactions(to: message)
     let text = message[Shape.Message().text].map { Show.clean($0) } ?? "data"
     let words =
       "\(Show.format(message[Shape.Message().receivedAt] ?? 0, "%H:%M")) \(isOurs ? "me" : Show.clean(author)): \(text)\(tail)"

@@ -64,7 +64,7 @@ final class TopView {
       "\(name)  meshpost \(status[row.version] ?? "?"), up \(Self.span(status[row.uptimeS] ?? 0))"
     var lines = [Line(TextWidth.fit(left, to: max(0, columns - 9)) + " " + clock, .bold)]
     if let trouble { lines.append(Line("no answer: \(trouble)", .bad)) }
-    lines += [radioLine(), syncLine()] + sendingLines(columns) + upstreamLines(columns)
+    lines += [radioLine(), syncLine()] + sendingLines() + upstreamLines()
     return lines
   }
 
@@ -94,7 +94,7 @@ final class TopView {
     ])
   }
 
-  private func sendingLines(_ columns: Int) -> [Line] {
+  private func sendingLines() -> [Line] {
     let (messaging, row) = (status[Shape.Status().messaging] ?? .null, Shape.Messaging())
     let (used, limit) = (messaging[row.airtimeUsedMs] ?? 0, max(messaging[row.airtimeLimitMs] ?? 0, 1))
     let share = min(max(used, 0) * 100 / limit, 100)
@@ -104,7 +104,7 @@ final class TopView {
     return [Line([(.plain, "sending   \(words)"), (share > 80 ? .warning : .plain, "\(air) \(share) %")])]
   }
 
-  private func upstreamLines(_ columns: Int) -> [Line] {
+  private func upstreamLines() -> [Line] {
     let row = Shape.Upstream()
     let upstreams = status[Shape.Status().upstreams]
     let most = 4

@@ -24,7 +24,7 @@ struct ConfigurationCheck {
     guard pipe(&ends) == 0 else { throw Failure.file(file) }
     let folder = credentials.map { ["CREDENTIALS_DIRECTORY=\($0)"] } ?? []
     let arguments = [ChildProgram.daemon, "--check", "--config", file]
-    let child = try? ChildProgram(["/usr/bin/env"] + folder + arguments, errors: ends[1])  // it says why
+    let child = try? ChildProgram(["/usr/bin/env"] + folder + arguments, files: [(2, ends[1])])  // it says why
     close(ends[1])
     let said = String(decoding: InputFile.rest(of: ends[0]) ?? [], as: UTF8.self)
     close(ends[0])

@@ -2,6 +2,7 @@
 
 import Console
 import Glibc
+import UntrustedText
 
 /// Prompts on the terminal. At the end of input the default applies.
 enum Dialogue {
@@ -49,14 +50,5 @@ enum Dialogue {
   static func secret(_ question: String) throws -> String? {
     let typed = HiddenPrompt.line("\(question): ")?.trimmed ?? ""
     return typed.isEmpty ? nil : typed
-  }
-}
-
-extension String {
-  fileprivate var trimmed: String {
-    var text = Substring(self)
-    while text.first?.isWhitespace == true { text = text.dropFirst() }
-    while text.last?.isWhitespace == true { text = text.dropLast() }
-    return String(text)
   }
 }

@@ -30,10 +30,13 @@ struct RunCommand: ParsableCommand {
     if let link { _ = try Self.checked(link) }
     if link == nil, config == nil { try Self.checkSystemGateway() }
     let places = try Places.make()
-    let file = try config ?? places.ownConfiguration ?? written(places)
-    let socket = config == nil && places.ownConfiguration == nil ? places.socket : nil
-    let gateway = try ChildProgram([ChildProgram.daemon, "--config", file])
-    let reader = quiet || socket == nil ? nil : follow(socket ?? "")
+    let own = config ?? places.ownConfiguration
+    if let own, link != nil || upstream != nil || tokenFile != nil || noAdvert {
+      throw ValidationError(
+        "\(own) is used as it is: --link, --upstream, --token-file and --no-advert would count for nothing")
+    }
+    let gateway = try ChildProgram([ChildProgram.daemon, "--config", own ?? written(places)])
+    let reader = quiet || own != nil ? nil : follow(places.socket)
     // Blocks the signals only after the start: the child must not ignore them.
     let code = gateway.wait(handing: [SIGINT, SIGTERM, SIGHUP])
     reader?.send(SIGTERM)

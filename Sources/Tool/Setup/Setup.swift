@@ -27,7 +27,7 @@ struct SetupCommand: ParsableCommand {
   @Option(help: "The file with an upstream's token or password: [NAME=]FILE. May be repeated.", completion: .file())
   var tokenFile: [String] = []
   @Option(help: "The user name for an MQTT broker: [NAME=]USER. May be repeated.") var user: [String] = []
-  @Option(help: "The configuration file to write.", completion: .file()) var config = "/etc/meshpost/meshpostd.toml"
+  @Option(help: "The configuration file to write.", completion: .file()) var config = Setup.serviceFile
   @Flag(help: "Never prompt.") var unattended = false
   @Flag(help: "Start over: keep only the gateway's name. The old configuration is saved.")
   var replace = false

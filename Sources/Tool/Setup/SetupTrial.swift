@@ -10,10 +10,14 @@ import UntrustedText
 extension Setup {
   /// In seconds.
   private static let patience = 60
+  /// The configuration of the service.
+  static let serviceFile = "/etc/meshpost/meshpostd.toml"
 
   func start() throws {
-    guard access("/run/systemd/system", F_OK) == 0 else {
-      return print("systemd is not running: start the gateway with `meshpostd --config \(config)`")
+    let isOfService = config.isExactly(Self.serviceFile)
+    guard isOfService, access("/run/systemd/system", F_OK) == 0 else {
+      let why = isOfService ? "systemd is not running" : "the service has another configuration, \(Self.serviceFile)"
+      return print("\(why): start the gateway with `meshpostd --config \(config)`")
     }
     guard run("/usr/bin/systemctl", ["enable", "--quiet", "meshpost"]) == 0,
       run("/usr/bin/systemctl", ["restart", "meshpost"]) == 0
@@ -28,7 +32,7 @@ extension Setup {
   }
 
   private func client() -> ControlClient? {
-    Connection.here("/run/meshpost/control.sock").map { ControlClient($0) }
+    Connection.here(existing?.string("control", "socket") ?? Connection.systemSocket).map { ControlClient($0) }
   }
 
   private func waitForRadio() -> Bool {
@@ -41,7 +45,8 @@ extension Setup {
         print("the radio is up: \(Show.clean(radio?[row.identity]?["name"]?.string))")
         return true
       }
-      reason = [radio?[row.error], radio?[row.remedy]].compactMap { $0 }.joined(separator: ". ")
+      let words = [radio?[row.error] ?? radio?[row.state], radio?[row.remedy]].compactMap { $0 }
+      if !words.isEmpty { reason = words.joined(separator: ". ") }
       usleep(300_000)
     }
     print("the radio is not up yet: \(reason)")
@@ -63,19 +68,12 @@ extension Setup {
   }
 
   private func isWell(_ upstream: Upstream) -> Bool {
-    if hasTaken(upstream) {
-      print("\(upstream.name) answers and accepts this gateway")
-      return true
-    }
+    let target = "/v1/upstreams/test".with(["upstream": upstream.name])
     // `try?`: the error is already printed.
-    guard let client = client(),
-      (try? client.post("/v1/upstreams/test".with(["upstream": upstream.name]), limit: 90)) != nil
-    else {
-      print("\(upstream.name) does not answer correctly; the gateway keeps all events and continues trying")
-      return false
-    }
-    print("\(upstream.name) answers and accepts this gateway")
-    return true
+    let isWell = hasTaken(upstream) || client().flatMap { try? $0.post(target, limit: 90) } != nil
+    let trouble = "does not answer correctly; the gateway keeps all events and continues trying"
+    print("\(upstream.name) \(isWell ? "answers and accepts this gateway" : trouble)")
+    return isWell
   }
 
   private func run(_ program: String, _ arguments: [String]) -> Int32 {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import PageServer
 import UntrustedText
 
 /// The number of columns of a text on a terminal: two for East Asian wide characters and emoji, none for combining marks.

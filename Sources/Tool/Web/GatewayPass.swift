@@ -113,7 +113,7 @@ final class GatewayPass {
   }
 
   private static func headers(_ way: PassedRoutes.AnswerForm, _ path: String) -> HTTPHeaders {
-    var headers = WebGuard.headers
+    var headers = WebServer.dataHeaders
     let type =
       switch way {
       case .whole: "application/json"
@@ -121,7 +121,6 @@ final class GatewayPass {
       case .stream: path == "/v1/live" ? "text/event-stream" : "application/x-ndjson"
       }
     headers.add("Content-Type", type)
-    headers.add("Cache-Control", "no-store")
     return headers
   }
 

@@ -50,7 +50,8 @@ struct WebCommand: ParsableCommand {
     secret.used = { print("Signed in. For another browser: \(address)\(secret.value)") }
     print("Open \(address)\(secret.value)")
     fflush(nil)
-    if open { Self.openBrowser(address + secret.value) }
+    // `try?`: it says why; the address is printed.
+    if open { _ = try? ChildProgram(["xdg-open", address + secret.value]) }
     let signals = Signals([SIGINT, SIGTERM], on: loop) { _ in loop.stop() }
     loop.run()
     server.stop()
@@ -70,30 +71,13 @@ struct WebCommand: ParsableCommand {
 
   /// The package's pages. A program in a checkout uses the pages of the checkout, even if the package is installed.
   private static var usualFolder: String? {
-    var folder = executable ?? ""
+    var folder = Folder.resolved("/proc/self/exe")
     while let slash = folder.lastIndex(of: "/") {
       folder = String(folder[..<slash])
       let pages = "\(folder)/Sources/Pages"
       if access("\(pages)/index.html", R_OK) == 0 { return pages }
     }
     return access("\(installed)/index.html", R_OK) == 0 ? installed : nil
-  }
-
-  private static var executable: String? {
-    var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
-    let count = readlink("/proc/self/exe", &buffer, buffer.count)
-    guard count > 0 else { return nil }
-    return String(validating: buffer.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
-  }
-
-  /// Starts a browser, without a wait for its result.
-  private static func openBrowser(_ address: String) {
-    var process: pid_t = 0
-    let arguments = ["xdg-open", address]
-    var argv = arguments.map { strdup($0) } + [nil]
-    defer { for pointer in argv { free(pointer) } }
-    let code = posix_spawnp(&process, "xdg-open", nil, nil, &argv, environ)
-    if code != 0 { print("xdg-open: \(String(cString: strerror(code))). Open the address yourself.") }
   }
 }
 

@@ -110,10 +110,10 @@ private final class ControlledGateway {
       let messenger = try Messenger(store: store, synchronizer: synchronizer, settings: .init(), on: loop, log: log)
       let nodes = NodeService(messenger, credentials: Credentials(location: Workplace.location("passwords")))
       let table = RadioTable(synchronizer, store: store)
+      let keeper = ContactEviction(.init(), table, synchronizer, store: store, on: loop, log: log)
       let messaging = MessagingParts(
         messenger: messenger, nodes: nodes, table: table, routine: NodePolling(messenger, nodes, .init()),
-        keeper: ContactEviction(.init(), table, synchronizer, store: store, on: loop, log: log),
-        knock: Knock(table, synchronizer, store: store, on: loop, log: log))
+        keeper: keeper, knock: Knock(keeper, synchronizer, store: store, on: loop, log: log))
       let proxy = CompanionProxy(
         CompanionProxy.Gateway(
           loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messenger,

@@ -49,6 +49,19 @@ import VirtualRadio
     #expect(!rig.hasSaid("stays busy"))
   }
 
+  @Test func `what waits for a busy channel waits on after a restart`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    noise(rig, 40)
+    for number in 1...3 { try rig.send("r1", "no. \(number)", id: "bulk \(number)", ", \"priority\": \"bulk\"") }
+    try rig.restart()
+    try rig.untilSynced()
+    rig.pass(.seconds(40))
+    for number in 1...3 { #expect(try state(rig, "bulk \(number)") == "pending") }
+    #expect(try rig.status()["messaging"]?["waits_for_channel"]?.bool == true)
+    for number in 1...3 { try rig.until("bulk \(number)", is: "delivered") }
+  }
+
   @Test func `a channel that stays busy delays nothing for ever, and the log says that it is sent all the same`() throws
   {
     let rig = try Rig()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import JSON
 import Testing
 import Timing
@@ -39,6 +40,43 @@ import Timing
     let presets = try rig.json("/v1/radio/presets")
     #expect(presets["settings"]?.array?.contains { $0["name"]?.string == "preset" } == true)
     #expect(presets["presets"]?.array?.contains { $0["name"]?.string == "EU/UK (Narrow)" } == true)
+  }
+
+  @Test func `a lost answer of the radio resets no setting, and makes no backup that lacks one`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    #expect(try rig.post("/v1/radio/set", #"{"auto-add":"repeater,room"}"#).status == 200)
+    rig.link.swallows = { $0 == .getAutoAdd }
+    let set = try rig.post("/v1/radio/set", #"{"overwrite":"on"}"#)
+    #expect(set.status == 502 && set.json["error"]?.string?.contains("nothing was done") == true, "\(set)")
+    #expect(try rig.ask("GET", "/v1/radio/backup").status != 200)
+    rig.link.swallows = { _ in false }
+    try rig.until("the settings, which are as before") {
+      let now = try rig.json("/v1/radio")["settings"]
+      return now?["auto-add"]?.string == "repeater,room" && now?["overwrite"]?.string == "off"
+    }
+  }
+
+  @Test func `a text is measured for the longest name while the radio has not told its new one`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    let text = String(repeating: "x", count: 130)
+    func send() throws -> Int { try rig.post("/v1/send", ##"{"to":"#test","text":"\##(text)"}"##).status }
+    #expect(try rig.post("/v1/channels/add", ##"{"channel":"#test"}"##).status == 200)
+    try rig.until("a text") { try send() < 300 }
+    var isSet = false
+    rig.link.swallows = { command in
+      if case .setAdvertName = command { isSet = true }
+      if isSet, case .appStart = command { return true }
+      return false
+    }
+    let set = try rig.post("/v1/radio/set", #"{"name":"Hilltop-Station-With-Long-Name"}"#)
+    #expect(set.status == 502 && set.json["error"]?.string?.contains("it was set") == true, "\(set)")
+    #expect(try send() >= 400, "the radio would cut it")
+    rig.link.swallows = { _ in false }
+    try rig.until("its name") {
+      try rig.json("/v1/status")["radio"]?["identity"]?["name"]?.string == "Hilltop-Station-With-Long-Name"
+    }
   }
 
   private func onRadio(_ rig: Rig) throws -> [String] {

@@ -39,6 +39,42 @@ import Testing
     #expect(try rig.openAlerts().contains("journal_conflict"))
   }
 
+  @Test func `a message of ours that waits in a copied card does not go out twice, unless somebody retries it`() throws
+  {
+    let rig = try begun(1)
+    var heard: [String] = []
+    rig.radios[1].onMessage = { message in
+      switch message {
+      case .contact(let message): heard.append(message.text.string)
+      case .channel(let message): heard.append(message.text.string)
+      case .datagram: break
+      }
+    }
+    rig.link.isPresent = false
+    try rig.send("r1", "to one", id: "one")
+    try rig.send("Public", "to all", id: "all")
+    let card = rig.generation
+    rig.kill()
+    rig.link.isPresent = true
+    try rig.startSynced()
+    try rig.until("one", is: "delivered")
+    try rig.until("all", is: "sent")
+    rig.pass(.seconds(30))
+    rig.end()
+    try rig.putBack(card)
+    try rig.startSynced()
+    for id in ["one", "all"] {
+      try rig.until(id, is: "failed")
+      #expect(try rig.outgoing(id)?["reason"]?.string == "before_restore")
+    }
+    try rig.send("r1", "of today", id: "new")
+    try rig.until("new", is: "delivered")
+    #expect(heard.sorted() == ["of today", "r0: to all", "to one"], "\(heard)")
+    #expect(try rig.post("/v1/outgoing/retry?id=one", "").status == 200)
+    try rig.until("one", is: "delivered")
+    #expect(heard.count { $0 == "to one" } == 2, "it is wanted")
+  }
+
   @Test func `a hub that was restored while a gateway was idle gets all events again`() throws {
     let rig = try begun(10)
     let kept = rig.hub.database

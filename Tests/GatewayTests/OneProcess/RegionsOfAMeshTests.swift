@@ -76,6 +76,7 @@ import Timing
     #expect(try set(#""flood-scope":"default""#) == 400, "that is what is set here")
     #expect(try set(#""flood-scope":"$ours""#) == 400, "its key does not follow from its name")
     #expect(try set(#""flood-scope-key":"\#(secret)""#) == 400, "of which region?")
+    #expect(try set(#""flood-scope":"ottawa","flood-scope-key":"\#(secret)""#) == 400, "its key follows from its name")
     #expect(try set(#""flood-scope":"$ours","flood-scope-key":"\#(secret)""#) == 200)
     #expect(try !rig.json("/v1/radio").text.contains(secret))
     let backup = try rig.rows("/v1/radio/backup")

@@ -37,6 +37,20 @@ import Testing
     #expect(contact(rig)?.flags == 0)
   }
 
+  @Test func `a right that is granted and taken away at once is nobody else's doing`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    for _ in 0..<5 {
+      for word in ["true", "false"] {
+        #expect(try rig.post("/v1/contacts/commands", #"{"contact":"r1","may_command":\#(word)}"#).status == 200)
+      }
+    }
+    rig.pass(.seconds(30))
+    #expect(try row(rig)["may_command"] == nil && contact(rig)?.flags == 0)
+    let alerts = try rig.json("/v1/alerts")["alerts"]?.array ?? []
+    #expect(!alerts.contains { $0["rule"]?.string == "remote_commands" }, "\(alerts)")
+  }
+
   @Test func `a right that another program grants is told, until it is confirmed or taken away`() throws {
     let rig = try Rig()
     try rig.startSynced()
@@ -63,6 +77,7 @@ import Testing
     try rig.until("the right") { try row(rig)["may_command"]?.bool == true }
     #expect(try rig.post("/v1/contacts/remove?contact=r1").status == 200)
     try rig.until("it is gone") { try row(rig)["on_radio"]?.bool == false }
+    #expect(try row(rig)["may_command"] == nil, "the radio has no such contact")
     #expect(try rig.post("/v1/contacts/add", #"{"contact":"r1"}"#).status == 200)
     try rig.until("it is back") { try row(rig)["on_radio"]?.bool == true }
     #expect(contact(rig)?.flags == 0)

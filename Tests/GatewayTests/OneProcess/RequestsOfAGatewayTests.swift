@@ -34,6 +34,7 @@ import Testing
     "upstream": #""hub""#, "command": #""ver""#, "direction": #""both""#, "slot": "7", "name_hex": #""7272""#,
     "address": #""no""#,
     "secret": #""00112233445566778899aabbccddeeff""#, "flood": "false", "state": #""open""#, "export": "true",
+    "data_type": "1", "data": #""00ff""#,
     "/v1/contacts/add key": key, "/v1/contacts/put key": key, "/v1/channels/add channel": #""other""#,
     "/v1/contacts/add name": #""added""#, "/v1/node/tags value": #"["a"]"#, "/v1/channels/relay value": "true",
   ]
@@ -45,7 +46,8 @@ import Testing
     "/v1/contacts/share", "/v1/contacts/favourite", "/v1/node/login", "/v1/node/status", "/v1/node/telemetry",
     "/v1/node/neighbours", "/v1/node/access", "/v1/contacts/commands", "/v1/radio/survey", "/v1/radio/variables",
     "/v1/node/regions",
-    "/v1/node/trace", "/v1/node/cli", "/v1/node/clock", "/v1/radio/set", "/v1/radio/pair", "/v1/radio/forget",
+    "/v1/node/trace", "/v1/node/cli", "/v1/node/clock", "/v1/node/snapshot", "/v1/radio/set", "/v1/radio/pair",
+    "/v1/radio/forget",
     "/v1/upstreams/test", "/v1/upstreams/skip", "/v1/upstreams/add", "/v1/upstreams/remove", "/v1/upstreams/forget",
     "/v1/alerts/acknowledge",
   ]

@@ -191,7 +191,8 @@ final class Rig {
   func storeFile(_ name: String) -> String { "\(generation)/\(name)" }
 
   private var folder: String { scratch.location("\(generation)") }
-  private var socket: String { "\(folder)/ctl" }
+  /// Of the present gateway: a kill changes it.
+  var socket: String { "\(folder)/ctl" }
 
   /// Copies the present data on disk to the next gateway's folder.
   private func succeed() {

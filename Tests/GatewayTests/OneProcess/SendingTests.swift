@@ -105,6 +105,9 @@ import Timing
     try rig.until("the path to be gone") { try path()["hops"] == nil }
     _ = try path(#","path":"aabb""#)
     try rig.until("the path") { try path()["path"]?.string == "aabb" && path()["hops"]?.integer == 2 }
+    let two = try rig.post("/v1/contacts/path", #"{"contact":"r2","reset":true,"advert":true}"#)
+    #expect(two.status == 400, "one at a time")
+    #expect(try path()["path"]?.string == "aabb", "nothing is reset")
     let key = String(repeating: "5a", count: 32)
     #expect(try rig.post("/v1/contacts/add", #"{"key":"\#(key)","name":"by hand","type":"room"}"#).status == 200)
     #expect(try rig.post("/v1/contacts/share?contact=r1").status == 200)
@@ -123,6 +126,35 @@ import Timing
     #expect(try rig.rows("/v1/channels").count == 3)
     #expect(try add("Private").status == 400, "without a secret")
     #expect(!rig.hasSaid(secret), "a secret reached the log")
+  }
+
+  @Test func `the recipient of a waiting message that an app has removed from the radio is put back`() throws {
+    let rig = try Rig()
+    rig.configure("[messaging]\nattempts = 1")
+    try rig.startSynced()
+    rig.air("loss 1")
+    try rig.send("r1", "for you", id: "waits")
+    try rig.until("waits", is: "held_for_recipient")
+    #expect(try rig.post("/v1/contacts/remove?contact=r1").status == 200)
+    rig.air("loss 0")
+    try rig.until("waits", is: "delivered")
+    #expect(try rig.rows("/v1/contacts?on_radio=1").contains { $0["name"]?.string == "r1" })
+    #expect(try rig.post("/v1/contacts/remove?contact=r1").status == 200)
+    #expect(try rig.send("r1", "for you") != 202, "a new one puts nobody back who was removed")
+  }
+
+  @Test func `without a hub a message that waited over a restart is sent at once`() throws {
+    let rig = try Rig()
+    rig.edit = { $0.replacing(/\[\[upstream\]\][^\[]*/, with: "") }
+    try rig.startSynced()
+    rig.link.isPresent = false
+    try rig.send("r1", "hello", id: "waits")
+    rig.kill()
+    rig.link.isPresent = true
+    try rig.startSynced()
+    let begun = rig.loop.now
+    try rig.until("waits", is: "delivered")
+    #expect(rig.loop.now - begun < .seconds(10))
   }
 
   @Test func `a path that is not found is reported with the reason`() throws {

@@ -183,6 +183,19 @@ import Timing
     #expect(rig.hub.carriers == 1 && rig.hub.greetings == 1, "the hub kept its connection")
   }
 
+  @Test func `an added upstream stays when the file names another store for the next start`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    rig.server("second", "hub").mood = .unreachable
+    #expect(try add("second", rig).status == 200)
+    rig.edit = { $0.replacingOccurrences(of: "/gw.db\"", with: "/other.db\"") }
+    rig.reload("")
+    try rig.until("it to be said") { rig.hasSaid("configuration reloaded, except store.location") }
+    #expect(try rig.upstream("second") != nil)
+    #expect(try rig.post("/v1/upstreams/remove?upstream=second").status == 200)
+    #expect(try rig.upstream("second") == nil)
+  }
+
   @Test func `an added upstream with a damaged file keeps its position, and the others go on`() throws {
     let rig = try Rig()
     try rig.startSynced()

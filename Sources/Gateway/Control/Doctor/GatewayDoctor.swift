@@ -2,12 +2,12 @@
 
 import Companion
 import EventLoop
-import Glibc
 import Messaging
 import RadioSharing
 import Relay
 import Store
 import Sync
+import Timing
 import Transport
 import UntrustedText
 
@@ -81,9 +81,7 @@ struct GatewayDoctor {
       guard case .waiting(let error) = connection.state else {
         return [Finding("radio", .warning, "\(connection.link.name): opening", "Try again in a few seconds.")]
       }
-      return [
-        Finding("radio", .failed, "\(connection.link.name): \(error)", error.remedy), serial(connection.link.name),
-      ].compactMap { $0 }
+      return [Finding("radio", .failed, "\(connection.link.name): \(error)", error.remedy)]
     }
     var findings = [Finding("radio", .ok, "\(connection.link.name) is up")]
     if connection.unreadableFrames > 0 {
@@ -97,13 +95,20 @@ struct GatewayDoctor {
         "the radio does not go back to its default region: nothing is sent that would go to another",
         "Power-cycle the radio; if that does not help, update its firmware.")
     }
-    findings += [sync(), firmware(), table(), commanders(), radioClock(), floods() ?? advert()].compactMap { $0 }
-    return findings
+    let sync = Self.sync(dependencies.synchronizer.state, withheld: dependencies.synchronizer.withheld)
+    findings += [sync, firmware(), table(), commanders(), radioClock(), floods() ?? advert()].compactMap { $0 }
+    return findings + unfinishedClocks()
   }
 
-  private func sync() -> Finding? {
-    let synchronizer = dependencies.synchronizer
-    return Self.sync(synchronizer.state, withheld: synchronizer.withheld)
+  private func unfinishedClocks() -> [Finding] {
+    let store = dependencies.store
+    return store.clocksUnderWay.map { key in
+      // Without the store there is no name.
+      let name = store.ifReadable { try store.contact(key)?.contact.name.string } ?? nil
+      return Finding(
+        "nodes", .warning, "\(name ?? key.hex) may have been started anew to set its clock, which is not done",
+        "`meshpost node clock \(Escaping.argument(name ?? key.hex)) --set --reboot` finishes it.")
+    }
   }
 
   /// Parts of the sync that fail although the link is up. `nil`: none.
@@ -113,7 +118,7 @@ struct GatewayDoctor {
     guard let words = withheld?.words ?? failure else { return nil }
     return Finding(
       "sync", withheld == nil ? .warning : .failed, words,
-      "It is tried again by itself. If it stays so, restart the radio (`meshpost radio reboot`, or its power), then update its firmware."
+      "It is tried again by itself. If it stays so, restart the radio (by its power or its button), then update its firmware."
     )
   }
 
@@ -126,14 +131,6 @@ struct GatewayDoctor {
       "outgoing", .warning, "\(count) messages are held for a radio that is not attached",
       "`meshpost sent` lists them; `meshpost sent adopt --all` sends them with this radio, `meshpost sent cancel --all` "
         + "cancels them.")
-  }
-
-  private func serial(_ link: String) -> Finding? {
-    guard link.hasPrefix("serial:/") else { return nil }
-    let location = String(link.dropFirst(7).prefix { $0 != "?" })
-    guard access(location, F_OK) == 0, access(location, R_OK | W_OK) != 0 else { return nil }
-    return Finding(
-      "permission", .failed, "permission denied: \(location)", "Add this user to the port's group, usually dialout.")
   }
 
   private func firmware() -> Finding? {
@@ -157,7 +154,7 @@ struct GatewayDoctor {
     return Finding(
       "contacts", .warning, words,
       keepsRoom
-        ? "No node may be evicted ([contacts]): remove one with `meshpost contact remove NAME`, or let more be evicted."
+        ? "Nobody in it is old enough to leave ([contacts]), so nodes take turns: remove those that you do not need with `meshpost contact remove NAME`."
         : "New nodes cannot be added: enable [contacts] evict, or run `meshpost contact remove NAME`.")
   }
 
@@ -179,7 +176,7 @@ struct GatewayDoctor {
   }
 
   private func radioClock() -> Finding? {
-    guard let radio = dependencies.synchronizer.radioTime, dependencies.loop.wallClock.isSynchronised else {
+    guard let radio = dependencies.synchronizer.radioTime, dependencies.store.judgingNow.trusted else {
       return nil
     }
     let difference = Int64(radio) - dependencies.loop.wallClock.seconds
@@ -259,7 +256,10 @@ struct GatewayDoctor {
   // MARK: The gateway
 
   private func clock() -> Finding {
-    guard !dependencies.loop.wallClock.isSynchronised else { return Finding("clock", .ok, "synchronised") }
+    if dependencies.loop.wallClock.isSynchronised {
+      guard let doubt = dependencies.store.clockDoubt else { return Finding("clock", .ok, "synchronised") }
+      return Finding("clock", .warning, doubt.what, ClockProof.Doubt.remedy)
+    }
     return Finding(
       "clock", .warning,
       "the machine's clock is not synchronised: times are marked as untrusted, and the radio's clock is not set",
@@ -283,7 +283,7 @@ struct GatewayDoctor {
       findings.add("store", .warning, "\(loss)", remedy)
     }
     // A store that cannot be read has its own finding.
-    let (size, most) = (store.ifReadable({ try store.size() }) ?? 0, store.maxBytes)
+    let (size, most) = (store.ifReadable({ try store.usedSize() }) ?? 0, store.maxBytes)
     let words = "\(size >> 20) of \(most >> 20) MiB"
     if size * 10 >= most * 9 {
       findings.add("store", .warning, words, "Raise store.max_size, or lower store.messages_max.")
@@ -304,8 +304,7 @@ struct GatewayDoctor {
     case .stopped:
       findings.add(subject, .failed, "stopped: \(reason)", "Fix it, then run `meshpost upstream resume`.")
     case .waiting:
-      findings.add(
-        subject, .warning, "waits: \(reason)", remedy(reason, status.name, next: status.nextAttempt ?? 0))
+      findings.add(subject, .warning, "waits: \(reason)", remedy(reason, status))
     case .paused:
       findings.add(
         subject, .warning, "paused by an operator", "`meshpost upstream resume \(Escaping.argument(status.name))`")
@@ -328,7 +327,7 @@ struct GatewayDoctor {
     if status.losses.tooOld > 0 {
       findings.add(
         subject, .ok,
-        "\(status.losses.tooOld) events were too old when their turn came (max_age_s), and were left out")
+        "\(status.losses.tooOld) events were left out as too old, or of an unknown age (max_age_s, waited)")
     }
     if UpstreamSettings.isOpen(status.url) {
       findings.add(
@@ -343,24 +342,22 @@ struct GatewayDoctor {
     return findings
   }
 
-  /// `next`: seconds until the next try.
-  private static func remedy(_ reason: String, _ upstream: String, next: Int64) -> String {
+  private static func remedy(_ reason: String, _ status: UpstreamStatus) -> String {
     if reason.hasPrefix("no address for") {
       return "Check the name, and DNS with `resolvectl query`."
     }
     if reason.mentions("certificate") {
       return "Check the certificate: `openssl s_client -connect HOST:PORT`; for a private authority, set ca_file."
     }
-    let name = Escaping.argument(upstream)
+    let (name, next) = (Escaping.argument(status.name), status.nextAttempt ?? 0)
     // The gateway's own pauses are shorter: the server has asked for this one.
-    if next > 300 {
+    if next > Int64(RetryPolicy.limit.inSeconds) {
       return
         "Nothing is lost; the gateway tries again in \(next / 60) min, at once with `meshpost upstream resume \(name)`."
     }
     let waits = "Nothing is lost; the gateway retries automatically."
-    return reason.hasPrefix("HTTP 5")
-      ? "\(waits) If the server fails over the same event each time: `meshpost upstream skip \(name)`"
-      : waits
+    return status.maySkip
+      ? "\(waits) If the server fails over the same event each time: `meshpost upstream skip \(name)`" : waits
   }
 
   private static func proxy(_ report: CompanionProxy.Report) -> Finding {

@@ -36,8 +36,9 @@ struct MessageRow {
       case .sent(let message, _): (MessageNumber.sent(message.id), Shape.Message().heardBy)
       }
     // If copies or nodes cannot be read, the message is shown without them.
-    guard let copies = store.ifReadable({ try store.copies(of: number) }), !copies.isEmpty else { return }
-    EventBody.write(copies, field, store.ifReadable { try store.nodesOnWays(copies) } ?? [], to: &json)
+    guard let (copies, more) = store.ifReadable({ try store.copies(of: number) }), !copies.isEmpty else { return }
+    EventBody.write(
+      copies, more: more, field, store.ifReadable { try store.nodesOnWays(copies) } ?? [], to: &json)
   }
 
   private func write(_ message: StoredMessage, to json: inout JSONWriter) {
@@ -59,7 +60,7 @@ struct MessageRow {
   /// A copy with a known region says more than one with a code alone, and any code more than none.
   private func writeRegion(of message: StoredMessage, to json: inout JSONWriter) {
     // If copies cannot be read, the message is shown without them.
-    guard let copies = store.ifReadable({ try store.copies(of: .received(message.id)) }) else { return }
+    guard let copies = store.ifReadable({ try store.copies(of: .received(message.id)).kept }) else { return }
     let code = copies.lazy.compactMap(\.code).first
     if let region = HeardCopy.region(of: copies) {
       json.field(Shape.Message().region, region)

@@ -9,6 +9,7 @@ import Relay
 import Store
 import Sync
 import Timing
+import Transport
 
 /// The content of `meshpost status --json`; docs/stability.md promises the shape.
 struct StatusReport {
@@ -93,14 +94,8 @@ struct StatusReport {
   func writeState(to json: inout JSONWriter) {
     json.field("version", dependencies.version)
     json.field("link", dependencies.connection.link.name)
-    switch dependencies.connection.state {
-    case .connecting: json.field("radio", "connecting")
-    case .handshaking: json.field("radio", "handshaking")
-    case .up: json.field("radio", "up")
-    case .waiting(let error):
-      json.field("radio", "down")
-      json.field("error", error.description)
-    }
+    json.field("radio", linkState.name)
+    json.field("error", linkState.error?.description)
     json.field("name", dependencies.connection.identity?.info.name.string)
     json.field("sync", dependencies.synchronizer.state.name)
     json.field("clock_trusted", dependencies.loop.wallClock.isSynchronised)
@@ -119,21 +114,24 @@ struct StatusReport {
     return words.count > 1 ? Int64(words[1]).map { $0 * Int64(sysconf(Int32(_SC_PAGESIZE))) / 1024 } : nil
   }
 
+  private var linkState: (name: String, error: LinkError?) {
+    switch dependencies.connection.state {
+    case .connecting: ("connecting", nil)
+    case .handshaking: ("handshaking", nil)
+    case .up: ("up", nil)
+    case .waiting(let error): ("down", error)
+    }
+  }
+
   private func writeRadio(to json: inout JSONWriter) {
     let row = Shape.LinkState()
     let connection = dependencies.connection
     json.field(row.link, connection.link.name)
     json.field(row.step, connection.link.step)
     json.field(row.rssi, connection.link.rssi)
-    switch connection.state {
-    case .connecting: json.field(row.state, "connecting")
-    case .handshaking: json.field(row.state, "handshaking")
-    case .up: json.field(row.state, "up")
-    case .waiting(let error):
-      json.field(row.state, "down")
-      json.field(row.error, error.description)
-      json.field(row.remedy, error.remedy)
-    }
+    json.field(row.state, linkState.name)
+    json.field(row.error, linkState.error?.description)
+    json.field(row.remedy, linkState.error?.remedy)
     json.field(row.lastHeardS, connection.lastHeard.map { Int64((dependencies.loop.now - $0).inSeconds) })
     json.field(row.unreadableFrames, connection.unreadableFrames)
     json.field(row.regions, dependencies.synchronizer.ways.knownRegions)
@@ -217,6 +215,9 @@ struct StatusReport {
     json.field(row.delivered, status.delivered)
     json.field(row.failed, status.failed)
     json.field(row.sentOnChannels, status.sentOnChannels)
+    let unread = dependencies.messaging.knock.unread
+    json.field(row.unread, Int64(unread.count))
+    json.field(row.unreadSenders, unread.senderBytes)
     json.field(row.airtimeUsedMs, status.airtime.used)
     json.field(row.airtimeLimitMs, status.airtime.limit)
     json.field(row.hourMessages, status.messages.used)

@@ -18,11 +18,9 @@ struct AlertsAPI {
 
   /// Alerts, newest first. `state=open`: only open ones; `before`: an id; `limit`.
   func list(_ request: HTTPRequest) throws -> Answer {
-    let state = request.query["state"] ?? "all"
-    guard ["all", "open"].contains(state) else { throw Refusal.invalid("state: open or all is wanted") }
     let limit = Int(min(max(ControlAPI.number(request, "limit") ?? Self.usualRows, 1), Self.mostRows))
     let before = ControlAPI.number(request, "before") ?? .max
-    let found = try dependencies.store.alerts(before: before, openOnly: state == "open", limit: limit)
+    let found = try dependencies.store.alerts(before: before, openOnly: request.query["state"] == "open", limit: limit)
     return .json { json in
       json.objects(Shape.Alerts().alerts, found) { Self.write($0, to: &$1) }
       if found.count == limit { json.field(Shape.Alerts().next, found.last?.id) }

@@ -134,13 +134,7 @@ struct ConversationsAPI {
     guard place.outgoing == 0 else {
       return try store.outgoing(id: place.outgoing).map { .sent($0, place) }
     }
-    guard place > .first else { return nil }
-    var found: ConversationRow?
-    try store.eachMessage(after: place.message - 1, before: place.message + 1, limit: 1) { message in
-      found = .received(message)
-      return false
-    }
-    return found
+    return try store.message(id: place.message).map { .received($0) }
   }
 
   // MARK: Read positions

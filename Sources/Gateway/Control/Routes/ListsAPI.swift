@@ -9,6 +9,9 @@ import Store
 
 /// `/v1/contacts`, `/v1/channels`, `/v1/readings`, `/v1/journal`: the content of the store, row by row.
 struct ListsAPI {
+  /// Each page looks through all that are wanted.
+  private static let readingsAtOnce = 1000
+
   private let store: Store
 
   init(_ dependencies: ControlAPI.Dependencies) { store = dependencies.store }
@@ -16,17 +19,25 @@ struct ListsAPI {
   /// Readings of nodes, the newest `limit`.
   func readings(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     let node = try request.query["node"].map { try Addressing(store).contact($0).contact.key }
-    let limit = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 1), 1000))
+    let limit = Int(min(max(ControlAPI.number(request, "limit") ?? 100, 1), Store.maxReadings))
     let radio = try RadiosAPI.wanted(request, store)
-    var lines: [UInt8] = []
-    try store.eachReading(of: node, byRadio: radio, limit: limit) { at, kind, body in
-      lines += ControlAPI.line { json in
-        json.field(Shape.Reading().at, at)
-        json.field(Shape.Reading().kind, kind)
-        json.field(Shape.Reading().body, json: body)
+    var (after, left): (Int64, Int) = (0, limit)
+    return try await reply.rows {
+      var (lines, count): ([UInt8], Int) = ([], 0)
+      let page = min(left, Self.readingsAtOnce)
+      try store.eachReading(
+        of: node, kind: request.query["kind"], byRadio: radio, limit: limit, after: after, page: page
+      ) { id, at, kind, body in
+        lines += ControlAPI.line { json in
+          json.field(Shape.Reading().at, at)
+          json.field(Shape.Reading().kind, kind)
+          json.field(Shape.Reading().body, json: body)
+        }
+        (after, count) = (id, count + 1)
       }
+      left -= count
+      return (lines, count < page || left <= 0)
     }
-    return try await reply.rows(lines)
   }
 
   /// Lists contacts by key; with `heard=N` the N that were heard last, newest first.

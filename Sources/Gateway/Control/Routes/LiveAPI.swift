@@ -20,7 +20,6 @@ struct LiveAPI {
   private static let mostMissed: Int64 = 5000
 
   let dependencies: ControlAPI.Dependencies
-  let status: StatusAPI
   let reads: ReadMarks
 
   func follow(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
@@ -43,7 +42,7 @@ struct LiveAPI {
       guard count < ControlAPI.pageRows else { return (out, false) }
       let now = loop.now
       if feed.isStateWanted, feed.stateDue <= now {
-        Self.event("status", nil, try status.body(), &out)
+        try Self.event("status", nil, &out) { try StatusReport(dependencies: dependencies).write(to: &$0) }
         (feed.isStateWanted, feed.stateDue) = (false, now + Self.statePause)
       }
       if out.isEmpty, now >= feed.spoken + Self.silence { out += Array(": still here\n\n".utf8) }
@@ -135,16 +134,13 @@ struct LiveAPI {
     return found.count
   }
 
+  /// JSON is one line, because it escapes line breaks.
   private static func event(
     _ name: String, _ id: Int64?, _ out: inout [UInt8], _ body: (inout JSONWriter) throws -> Void
   ) rethrows {
-    event(name, id, try JSONWriter.object(body), &out)
-  }
-
-  /// JSON is one line, because it escapes line breaks.
-  private static func event(_ name: String, _ id: Int64?, _ body: [UInt8], _ out: inout [UInt8]) {
+    let line = try JSONWriter.object(body)
     out += Array("event: \(name)\n".utf8)
     if let id { out += Array("id: \(id)\n".utf8) }
-    out += Array("data: ".utf8) + body.filter { $0 != 10 && $0 != 13 } + Array("\n\n".utf8)
+    out += Array("data: ".utf8) + line.filter { $0 != 10 && $0 != 13 } + Array("\n\n".utf8)
   }
 }

@@ -9,8 +9,6 @@ import Store
 /// `/v1/messages`: messages of both directions in one order, by words, sender, channel and time; also following new
 /// ones.
 struct MessagesAPI {
-  /// The number of rows of a page that are read at once.
-  private static let pageRows = ControlAPI.pageRows
   /// Steps of indexing for which a search waits; the daemon does more in its spare time.
   private static let maxSteps: Int64 = 8
 
@@ -36,7 +34,7 @@ struct MessagesAPI {
   private func query(_ request: HTTPRequest) throws(Refusal) -> MessageQuery {
     let addressing = Addressing(dependencies.store)
     var query = MessageQuery(
-      words: request.query["q"], since: try time(request, "since"), until: try time(request, "until"),
+      words: request.query["q"], since: ControlAPI.number(request, "since"), until: ControlAPI.number(request, "until"),
       after: try place(request, "after") ?? .first, before: try place(request, "before") ?? .last,
       radio: try RadiosAPI.wanted(request, dependencies.store))
     if let name = request.query["from"] { query.from = try addressing.contact(name).contact }
@@ -44,10 +42,9 @@ struct MessagesAPI {
     if let name = request.query["channel"] { query.channel = try addressing.channel(name).secret }
     if let name = request.query["conversation"] { query.conversation = try ConversationsAPI.name(name) }
     switch request.query["direction"] {
-    case nil, "received": query.directions = .received
     case "sent": query.directions = .sent
     case "both": query.directions = .both
-    case .some(let other): throw .invalid("\"\(other)\" is not a direction: expected received, sent or both")
+    default: query.directions = .received
     }
     return query
   }
@@ -56,14 +53,6 @@ struct MessagesAPI {
     guard let text = request.query[name] else { return nil }
     guard let place = MessagePlace(text) else { throw .invalid("\(name): expected a row's id or cursor") }
     return place
-  }
-
-  private func time(_ request: HTTPRequest, _ name: String) throws(Refusal) -> Int64? {
-    guard request.query[name] != nil else { return nil }
-    guard let number = ControlAPI.number(request, name) else {
-      throw .invalid("\(name): expected milliseconds since 1970")
-    }
-    return number
   }
 
   /// Adds the latest messages to the indexes.
@@ -83,12 +72,12 @@ struct MessagesAPI {
   private func list(
     _ query: MessageQuery, limit: Int, hasAfter: Bool, _ rows: MessageRow, _ reply: Reply
   ) async throws -> Answer {
-    if !hasAfter, limit <= Self.pageRows { return try await reply.rows(newest(query, limit, rows)) }
+    if !hasAfter, limit <= ControlAPI.pageRows { return try await reply.rows(newest(query, limit, rows)) }
     var query = query
     if !hasAfter { query.after = try beginning(ofNewest: limit, query) }
     var left = limit
     return try await reply.rows {
-      let most = min(Self.pageRows, left)
+      let most = min(ControlAPI.pageRows, left)
       let (lines, count) = try Self.page(&query, most, rows)
       left -= count
       return (lines, count < most || left <= 0)
@@ -149,18 +138,18 @@ struct MessagesAPI {
       if !isBegun {
         var lines: [UInt8] = []
         var count = 0
-        try store.eachRow(all, oldestFirst: true, limit: Self.pageRows) { row in
+        try store.eachRow(all, oldestFirst: true, limit: ControlAPI.pageRows) { row in
           if Self.fits(row, query) { lines += ControlAPI.line { rows.write(row, to: &$0) } }
           all.after = row.place
           shown = max(shown, row.place.message)
           count += 1
           return true
         }
-        isBegun = count < Self.pageRows
+        isBegun = count < ControlAPI.pageRows
         return (lines, false)
       }
       let (lines, count) = try Self.news(after: &seq, query, shown: shown, rows)
-      return (lines, count < Self.pageRows)
+      return (lines, count < ControlAPI.pageRows)
     }
   }
 
@@ -170,7 +159,7 @@ struct MessagesAPI {
   ) throws(StoreError) -> (lines: [UInt8], count: Int) {
     var (events, last): ([(kind: String, body: [UInt8])], Int64) = ([], seq)
     var lines: [UInt8] = []
-    try rows.store.readJournal(after: seq, limit: pageRows) { event, isSound in
+    try rows.store.readJournal(after: seq, limit: ControlAPI.pageRows) { event, isSound in
       // The journal is deleted from its beginning, so missing events come before all existing ones.
       lines += ControlAPI.missed(before: event.seq, after: last)
       last = event.seq
@@ -201,13 +190,8 @@ struct MessagesAPI {
       message.reason = body?["reason"]?.string
       return .sent(message, place)
     }
-    guard let id = body?["id"]?.integer, id > 0, id < .max else { return nil }
-    var found: ConversationRow?
-    try store.eachMessage(after: id - 1, before: id + 1, limit: 1) { message in
-      found = .received(message)
-      return false
-    }
-    return found
+    guard let id = body?["id"]?.integer else { return nil }
+    return try store.message(id: id).map { .received($0) }
   }
 
   /// Messages that are searched for those shown before following.

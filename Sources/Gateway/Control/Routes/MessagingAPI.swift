@@ -9,7 +9,7 @@ import MeshCrypto
 import Messaging
 import Store
 
-/// `/v1/send`, `/v1/react`, `/v1/outgoing…`: sending messages, and their states.
+/// `/v1/send`, `/v1/react`, `/v1/outgoing…`: sending messages, and their states; `/v1/channels/data`.
 struct MessagingAPI {
   let dependencies: ControlAPI.Dependencies
 
@@ -49,6 +49,25 @@ struct MessagingAPI {
     return try await accept(request)
   }
 
+  func sendData(_ body: RequestBody) async throws(Refusal) -> Answer {
+    let channel = try Addressing(store).channel(try body.string("channel"))
+    guard let type = try body.integer("data_type", in: 1...Int64(UInt16.max)) else {
+      throw .invalid("\"data_type\" is missing: 1 to \(UInt16.max)")
+    }
+    guard let data = Hex.bytes(try body.string("data")) else { throw .invalid("\"data\" is not hexadecimal") }
+    let sent = try await messenger.send(
+      data, type: UInt16(clamping: type), to: channel, in: try RegionChoice.read(body))
+    return .json { json in
+      let row = Shape.SentDatagram()
+      json.field(row.channel, channel.secret.digest)
+      json.field(row.channelName, channel.name.string)
+      json.field(row.dataType, type)
+      json.field(row.bytes, data.count)
+      json.field(row.region, sent.region.text)
+      json.field(row.airtimeMs, sent.airtime)
+    }
+  }
+
   private func accept(_ request: SendRequest) async throws(Refusal) -> Answer {
     let messages = try await messenger.send(request)
     return .json(status: 202) { json in
@@ -77,15 +96,11 @@ struct MessagingAPI {
 
   private func reaction(_ emoji: String, toMessage number: Int64) throws(StoreError) -> SendRequest {
     var request = SendRequest(to: "", text: "")
-    try store.eachMessage(after: number - 1, before: number + 1, limit: 1) { message in
-      guard let time = message.senderTime else { return false }
-      let hash = TextDigest.reactionHash(message.text, senderTime: time)
-      let sender = message.kind == .channel ? message.senderName?.string ?? "" : nil
-      request.text = ReactionText(emoji: emoji, targetSender: sender, hash: hash).text
-      if let prefix = message.sender { request.to = prefix.hex }
-      if message.kind == .channel { request.to = self.channelName(message.channel) }
-      return false
-    }
+    guard let message = try store.message(id: number), let time = message.senderTime else { return request }
+    let hash = TextDigest.reactionHash(message.text, senderTime: time)
+    let sender = message.kind == .channel ? message.senderName?.string ?? "" : nil
+    request.text = ReactionText(emoji: emoji, targetSender: sender, hash: hash).text
+    request.to = message.kind == .channel ? channelName(message.channel) : message.sender?.hex ?? ""
     return request
   }
 
@@ -114,7 +129,15 @@ struct MessagingAPI {
 
   private func write(_ message: OutgoingMessage, to json: inout JSONWriter) {
     store.write(message, to: &json)
-    if messenger.waitsForChannel(message) { json.field(Shape.Outgoing().waitsFor, "channel") }
+    let waitsFor: String? =
+      if messenger.waitsForChannel(message) {
+        "channel"
+      } else if messenger.waitsForPlace(message) {
+        "place"
+      } else {
+        messenger.waitsForAirtime(message.id) ? "airtime" : nil
+      }
+    json.field(Shape.Outgoing().waitsFor, waitsFor)
     if let next = messenger.nextAttempt(of: message.id) { json.field(Shape.Outgoing().nextAttemptAt, next) }
     guard let (count, next) = messenger.refusals(of: message.id) else { return }
     json.field(Shape.Outgoing().refusals, count)
@@ -174,7 +197,7 @@ struct MessagingAPI {
   /// Rows of outgoing messages; with `id` one of them, and with `follow=1` its states until it has ended.
   func outgoing(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     if let key = request.query["id"] { return try await follow(key, request.query["follow"] == "1", reply) }
-    let limit = min(max(request.query["limit"].flatMap { Int($0) } ?? 100, 1), 10_000)
+    let limit = Int(min(max(ControlAPI.number(request, "limit") ?? 100, 1), 10_000))
     let radio = try RadiosAPI.wanted(request, store)
     let row = MessageRow(
       store: store, relay: request.query["upstreams"] == "1" ? dependencies.relay : nil,
@@ -202,7 +225,8 @@ struct MessagingAPI {
     guard try store.outgoing(key: key) != nil else { throw Refusal.notFound(.outgoing(key)) }
     var last: OutgoingMessage?
     return try await reply.rows(follow: follows) {
-      guard let message = try store.outgoing(key: key) else { return ([], true) }
+      // Another database may have taken the place of the one that had it.
+      guard let message = try store.outgoing(key: key) else { throw Reply.Ended(lines: []) }
       guard message != last else { return ([], true) }
       last = message
       let line = ControlAPI.line { write(message, to: &$0) }

@@ -5,6 +5,7 @@ import ControlShapes
 import JSON
 import Messaging
 import Store
+import UntrustedText
 
 /// `/v1/node/…`: requests to other nodes. Answers come over the air and take seconds.
 struct NodeAPI {
@@ -158,7 +159,14 @@ struct NodeAPI {
     return .json { json in
       answer.write(to: &json)
       if text.bytes.starts(with: Array("clock sync".utf8)) { json.field(Shape.Reply().warning, radioClock) }
+      if text.bytes.starts(with: Array("password ".utf8)) {
+        json.field(Shape.Reply().warning, Self.otherPassword(node.contact.name.string))
+      }
     }
+  }
+
+  private static func otherPassword(_ name: String) -> String {
+    "the gateway has the former password of \(name): meshpost node login \(Escaping.argument(name))"
   }
 
   /// What `clock sync` has passed on.
@@ -176,11 +184,19 @@ struct NodeAPI {
       "clock sync passes the radio's own clock on, \(clock). meshpost node clock NAME --set sets it by this machine's"
   }
 
-  /// Compares the node's clock with this machine's; `set`: sets it, `reboot`: even if the node has to be started anew for it.
+  /// Compares the node's clock with this machine's; `set`: sets it, `reboot`: even if the node has to be started anew for it. `clock_is_right` alone asks
+  /// no node.
   func clock(_ body: RequestBody) async throws(Refusal) -> Answer {
-    let node = try node(body)
     let (sets, mayReboot) = (try body.flag("set"), try body.flag("reboot"))
     guard sets || !mayReboot else { throw .invalid("reboot only goes with set") }
+    if try body.flag("clock_is_right") {
+      guard dependencies.store.confirmClock() else {
+        throw .invalid("this machine's clock is not synchronised, and may be set at any time: see timedatectl")
+      }
+      dependencies.log.notice("somebody has said that this machine's clock is right")
+      guard sets else { return .done }
+    }
+    let node = try node(body)
     guard sets else { return Self.clock(try await nodes.clock(of: node), "read") }
     switch try await nodes.setClock(of: node, mayReboot: mayReboot) {
     case .done(let found): return Self.clock(found, "right")

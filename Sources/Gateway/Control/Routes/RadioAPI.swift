@@ -20,7 +20,7 @@ struct RadioAPI {
   }
 
   func scan(_ request: HTTPRequest) async throws -> Answer {
-    let seconds = min(max(request.query["seconds"].flatMap { Int($0) } ?? 8, 1), 60)
+    let seconds = Int(min(max(ControlAPI.number(request, "seconds") ?? 8, 1), 60))
     let radios = try await tools.scan(adapter: dependencies.bluetooth.adapter, seconds: seconds)
     return .json { json in
       json.objects(Shape.Scan().radios, radios) { Self.write($0, to: &$1) }

@@ -69,7 +69,7 @@ struct RadioConfigurationAPI {
       throw dependencies.connection.state == .up
         ? Refusal.full("a sync is in progress; try again in a moment") : .linkDown
     }
-    let facts = try await configurator.read()
+    let facts = try await configurator.readSettings()
     let (store, at) = (dependencies.store, dependencies.synchronizer.now.milliseconds)
     var isBegun = false
     var after: [UInt8] = []

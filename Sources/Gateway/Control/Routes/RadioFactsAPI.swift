@@ -21,12 +21,7 @@ struct RadioFactsAPI {
     let seconds = try body.integer("seconds", in: 1...most) ?? Self.usualSeconds
     let words = (try body.optional("types") ?? "repeater").pieces(at: ",")
     var types: [NodeType] = []
-    for word in words {
-      guard let type = RadioSurvey.types.first(where: { $0.name == word }) else {
-        throw .invalid("\"\(word)\" is not a type: expected chat, repeater, room or sensor")
-      }
-      types.append(type)
-    }
+    for word in words { types.append(try RadioSurvey.nodeType(named: word)) }
     let found = try await dependencies.messaging.survey.run(types, for: .seconds(seconds))
     let store = dependencies.store
     return .json { json in
@@ -46,7 +41,7 @@ struct RadioFactsAPI {
     }
   }
 
-  private func variables() async throws(Refusal) -> Answer {
+  func showVariables() async throws(Refusal) -> Answer {
     switch await dependencies.connection.ask(.getCustomVariables, .interactive) {
     case .replied(.customVariables(let text)):
       let pairs = text.string.pieces(at: ",").map { $0.pieces(at: ":", most: 2) }.filter { $0.count == 2 }
@@ -62,8 +57,6 @@ struct RadioFactsAPI {
     }
   }
 
-  func showVariables() async throws(Refusal) -> Answer { try await variables() }
-
   /// Sets a variable of the radio's board, such as `gps`; answers with all of them.
   func setVariable(_ body: RequestBody) async throws(Refusal) -> Answer {
     let (name, value) = (try body.string("name"), try body.string("value"))
@@ -72,11 +65,12 @@ struct RadioFactsAPI {
       !name.utf8.contains(UInt8(ascii: ":")), (3...Self.longestPair).contains(pair.utf8.count)
     else { throw .invalid("a variable is NAME=VALUE, at most \(Self.longestPair) bytes, without commas") }
     switch await dependencies.connection.ask(.setCustomVariable(Text(pair)), .interactive) {
-    case .replied(.ok): return try await variables()
+    case .replied(.ok): return try await showVariables()
     case .failed(.linkLost): throw .linkDown
     case .failed(.refused(.illegalArgument)):
       throw .radio("the radio has no variable \(name), or it does not take this value: meshpost radio variables")
     case .failed(.refused(let error)): throw .radio("the radio refuses: \(error?.description ?? "no reason given")")
+    case .failed(.notSent): throw .radio("the radio does not answer; nothing was set")
     default: throw .radio("the radio did not answer; it may have set it anyway")
     }
   }

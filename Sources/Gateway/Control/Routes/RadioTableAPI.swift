@@ -26,7 +26,9 @@ struct RadioTableAPI {
   }
 
   func removeContact(_ request: HTTPRequest) async throws(Refusal) -> Answer {
-    try await table.remove(contact(request).contact.key)
+    let key = try contact(request).contact.key
+    try await table.remove(key)
+    try await messaging.nodes.wasRemoved(key)
     return .done
   }
 
@@ -40,7 +42,7 @@ struct RadioTableAPI {
     let stored = try addressing.contact(try body.string("contact"))
     let isFavourite = try body.flag("favourite")
     guard stored.onRadio || isFavourite else { throw .notOnRadio(stored.contact.name.string) }
-    if !stored.onRadio, !(await messaging.keeper.restore(stored)) { throw .notOnRadio(stored.contact.name.string) }
+    try await messaging.keeper.restore(stored)
     try await table.setFavourite(isFavourite, of: stored.contact.key)
     return .done
   }
@@ -67,14 +69,7 @@ struct RadioTableAPI {
       guard let key = PublicKey(hex: hex) else { throw .invalid("a key must have 64 hex digits") }
       let name = Text(try body.string("name"))
       guard (1...31).contains(name.bytes.count) else { throw .invalid("a name must have 1 to 31 bytes") }
-      let types: [String: NodeType] = [
-        "chat": .chat, "repeater": .repeater, "room": .room, "sensor": .sensor,
-      ]
-      let word = try body.optional("type") ?? "chat"
-      guard let type = types[word] else {
-        throw .invalid("\"\(word)\" is not a type: expected chat, repeater, room or sensor")
-      }
-      return Contact(key: key, type: type, name: name)
+      return Contact(key: key, type: try RadioSurvey.nodeType(named: body.optional("type") ?? "chat"), name: name)
     }
     let stored = try addressing.contact(try body.string("contact"))
     guard !stored.onRadio else { throw .invalid("\(stored.contact.name.string) is already in the radio's contacts") }
@@ -97,14 +92,17 @@ struct RadioTableAPI {
   /// to 3) per hop.
   func path(_ body: RequestBody) async throws(Refusal) -> Answer {
     let stored = try addressing.contact(try body.string("contact"))
-    if try body.flag("reset") {
+    let (resets, discovers, ofAdvert) = (try body.flag("reset"), try body.flag("discover"), try body.flag("advert"))
+    let given = try body.optional("path")
+    guard [resets, discovers, ofAdvert, given != nil].count(where: \.self) < 2 else {
+      throw .invalid("only one of reset, discover, advert and path can be done at a time")
+    }
+    if resets {
       try await table.resetPath(stored.contact.key)
       return .done
     }
-    if try body.flag("discover") {
-      return NodeAPI.answer(try await messaging.nodes.ask(.path, of: stored))
-    }
-    if try body.flag("advert") {
+    if discovers { return NodeAPI.answer(try await messaging.nodes.ask(.path, of: stored)) }
+    if ofAdvert {
       let (time, path) = try await table.wayOfAdvert(of: stored.contact)
       return .json { json in
         json.field(Shape.Path().path, path.description)
@@ -112,7 +110,7 @@ struct RadioTableAPI {
         json.field(Shape.Path().heardAt, time)
       }
     }
-    guard let hex = try body.optional("path") else {
+    guard let hex = given else {
       return .json { json in
         json.field(Shape.Path().path, stored.contact.outPath?.description)
         json.field(Shape.Path().hops, stored.contact.outPath?.hops)

@@ -114,7 +114,7 @@ struct RelayAPI {
     let seq = try seq(request)
     let count = try store.dropDeadLetters(of: upstream.name, seq: seq)
     if let seq, count == 0 { throw noLetter(seq, of: upstream) }
-    upstream.letterDropped(seq)
+    if count > 0 { upstream.lettersDropped(seq, count) }
     return .json { $0.field(Shape.Dropped().dropped, count) }
   }
 

@@ -13,10 +13,6 @@ struct StatusAPI {
     try .json { try StatusReport(dependencies: dependencies).write(to: &$0) }
   }
 
-  func body() throws -> [UInt8] {
-    try JSONWriter.object { try StatusReport(dependencies: dependencies).write(to: &$0) }
-  }
-
   func metrics() throws -> Answer {
     let body = try MetricsReport(dependencies: dependencies).write()
     return .whole(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Alerts
+import Messaging
 
 /// Watches the radio's contact table for a free place after a node was not added.
 struct ContactTableWatch {
@@ -10,15 +11,23 @@ struct ContactTableWatch {
   /// A node was not added, and the table has had no free place since.
   private var wasFull = false
   private var removed: UInt64 = 0
+  var unread = UnreadTexts()
 
   init(_ table: @escaping Table) { self.table = table }
+
+  var isFull: Bool { table().map { $0.count >= $0.most } ?? false }
 
   mutating func nodeWasNotAdded() -> AlertReading? {
     guard let table = table() else { return nil }
     wasFull = true
+    let texts =
+      unread.count == 0
+      ? ""
+      : "Since the start, texts for this radio that could not be read, and did not come again readably: \(unread.count), from nodes whose keys begin "
+        + "with \(unread.senderBytes.joined(separator: ", ")). "
     let text =
-      "the radio's contact table is full (\(table.count) of \(table.most)): a node was not added, and cannot write to this radio. "
-      + "See [contacts] in the configuration, or remove one with meshpost contact remove"
+      "the radio's contact table is full (\(table.count) of \(table.most)): a node was not added. The radio cannot read a text of a node outside of its "
+      + "table, until the node has a place. \(texts)See [contacts] in the configuration, or remove a node with meshpost contact remove"
     return .bad(text: text, value: Double(table.count))
   }
 

@@ -31,10 +31,10 @@ enum DiskReading {
   }
 
   private static func database(_ store: Store) -> AlertReading {
-    guard let size = store.ifReadable({ try store.size() }) else { return .between }
+    guard let size = store.ifReadable({ try store.usedSize() }) else { return .between }
     let most = max(1, store.maxBytes / 100)
     if size > most * nearlyFull {
-      return .bad(text: "the database is nearly as large as max_size allows: \(size >> 20) MiB", value: Double(size))
+      return .bad(text: "the database is nearly as full as max_size allows: \(size >> 20) MiB", value: Double(size))
     }
     return size > most * roomy ? .between : .well
   }

@@ -25,6 +25,8 @@ final class GatewayAlerts {
   let care: NodeCare
   /// Nodes that are polled, or whose password is stored; `nil`: unknown at present.
   var needed: () -> Set<PublicKey>? = { [] }
+  /// The kinds of polls of each node that is polled; `nil`: unknown at present.
+  var polledKinds: () -> [PublicKey: Set<String>]? = { nil }
   var contactTable: ContactTableWatch
   /// A contact came that may run commands on the radio, or could.
   var commandersMayHaveChanged = false
@@ -33,11 +35,14 @@ final class GatewayAlerts {
   private var looked: MonotonicTime?
   /// When the database's file was last checked.
   var lookedAtStore: MonotonicTime?
+  /// Why this machine's clock judges no others, as the log has it.
+  private var clockDoubt: ClockProof.Doubt?
+  private let log: Log
   private var deadLetterChanges: UInt64 = .max
   /// The last readings of the radio, its battery and the supply, for rules that are switched on later.
   private var told: [AlertSubject: AlertReading] = [:]
-  /// Events that count as lost, or will, although they have arrived.
-  var arrivals: [AlertSubject: Int64] = [:]
+  /// Events that count as lost, or soon will, although they have arrived, and when the last of them did.
+  var arrivals: [AlertSubject: (events: Int64, at: MonotonicTime)] = [:]
 
   /// `contactTable`: the number of the radio's contacts, and its places for them; `nil`: unknown.
   init(
@@ -45,6 +50,7 @@ final class GatewayAlerts {
     changes: StateChange, on loop: EventLoop, log: Log
   ) {
     (self.settings, self.store, self.relay, self.loop) = (settings, store, relay, loop)
+    self.log = log
     writer = AlertWriter(settings.rules, store, changes: changes, on: loop, log: log)
     self.contactTable = ContactTableWatch(contactTable)
     nodes = SilentNodes(store, on: loop)
@@ -132,6 +138,7 @@ final class GatewayAlerts {
   func radioIsIdle() {
     writer.write()
     care.passTime()
+    if store.clockDoubt != clockDoubt { readClock() }
     readStoreNowAndThen()
     if let looked, loop.now - looked < Self.between { return }
     look()
@@ -149,6 +156,7 @@ final class GatewayAlerts {
     if nodes.takeNews() { readNodes() }
     if commandersMayHaveChanged { readCommanders() }
     care.work()
+    if store.clockDoubt != clockDoubt { readClock() }
     if contactTable.mayHaveRoom(store.contactsRemoved) { readContactTable() }
     upstreamsChanged()
     readStoreNowAndThen()
@@ -225,14 +233,22 @@ final class GatewayAlerts {
   }
 
   private func readClock() {
-    read(
-      AlertSubject(.clockWrong),
-      loop.wallClock.isSynchronised ? .well : .bad(text: "this machine's clock is not synchronised"))
+    let doubt = store.clockDoubt
+    store.keepClockProof()
+    let isSynchronised = loop.wallClock.isSynchronised
+    let words = isSynchronised ? doubt?.words : "this machine's clock is not synchronised"
+    read(AlertSubject(.clockWrong), words.map { .bad(text: $0) } ?? .well)
+    guard isSynchronised, doubt != clockDoubt else { return }
+    defer { clockDoubt = doubt }
+    // Each further node is no news.
+    if case .contradicted? = doubt, case .contradicted? = clockDoubt { return }
+    if let doubt { return log.warning("\(doubt.words)") }
+    log.notice("this machine's clock is believed again: it judges the clocks of others")
   }
 
   private func readNodes() {
     let limit = board.settings.times[.nodeSilent]?.begins
-    let found = nodes.look(settings.nodes, tag: settings.tag, limit: limit)
+    let found = nodes.look(settings.nodes, tag: settings.tag, limit: limit) { [care] in care.lastSign(of: $0) }
     let names = nodes.called(found.filter(\.isLate).map(\.key))
     for (key, isLate) in found {
       let words = "\(names[key] ?? key.hex) has not been heard for \(limit.map { AlertRule.words($0) } ?? "")"
@@ -242,7 +258,10 @@ final class GatewayAlerts {
 
   private func readCare() {
     (care.settings, care.leastSilence) = (settings.care, board.settings.times[.nodeSilent]?.begins)
-    care.look(needed: needed(), watched: Set(nodes.keys))
+    care.tellsUnanswered = board.settings.times[.nodeUnanswering] != nil
+    // Without the rule nobody watches for silence; their other faults are told.
+    let watched = care.leastSilence == nil ? wanted : nodes.keys
+    care.look(needed: needed(), watched: Set(watched), polled: polledKinds())
   }
 
   /// Ends the alerts of removed upstreams, and of nodes that are no longer watched.

@@ -4,6 +4,7 @@ import Alerts
 import JSON
 import Relay
 import Store
+import Timing
 import UntrustedText
 
 /// Incidents of the journal. Each alert ends after a day without another one.
@@ -25,15 +26,22 @@ extension GatewayAlerts {
   /// Reduces the number of lost events: some were in flight when they were deleted, and have arrived.
   private func arrived(_ events: Int64, at upstream: String) {
     let subject = AlertSubject(.journalLoss, upstream)
-    arrivals[subject, default: 0] += events
+    let all = events + arrivedLately(subject)
+    arrivals[subject] = (all, loop.now)
     guard let said = board.said(of: subject), let count = said.value.map({ Int64(saturating: $0) }) else { return }
-    let taken = min(count, arrivals[subject] ?? 0)
-    arrivals[subject]? -= taken
+    let taken = min(count, all)
+    arrivals[subject]?.events -= taken
     let isOne = said.text.utf8.elementsEqual(Self.deleted(count, upstream).utf8)
     let text = isOne ? Self.deleted(count - taken, upstream) : Self.missing(count - taken, upstream)
     read(subject, .bad(text: text, value: Double(count - taken)))
     read(subject, .well)
     store.keepAlertWords()
+  }
+
+  /// A sweep of the journal reports its losses at its end, and its events may arrive before that. Those that arrive long before a loss belong to
+  /// one whose alert is over.
+  private func arrivedLately(_ subject: AlertSubject) -> Int64 {
+    arrivals[subject].flatMap { loop.now - $0.at < .seconds(3600) ? $0.events : nil } ?? 0
   }
 
   private static func missing(_ events: Int64, _ upstream: String) -> String {
@@ -45,7 +53,7 @@ extension GatewayAlerts {
     let subject = AlertSubject(.journalLoss, upstream)
     let before = board.said(of: subject)
     let count = before?.value.map { Int64(saturating: $0) } ?? 0
-    let all = max(0, min(count, JSONValue.wholeNumbers.upperBound) + events - (arrivals[subject] ?? 0))
+    let all = max(0, min(count, JSONValue.wholeNumbers.upperBound) + events - arrivedLately(subject))
     arrivals[subject] = nil
     guard all > 0 || before != nil else { return }
     let isSame = before.map { $0.text.utf8.elementsEqual(words(count).utf8) } ?? true
@@ -58,8 +66,9 @@ extension GatewayAlerts {
   func found(_ finding: HistoryFinding, at upstream: String) {
     switch finding {
     case .conflict(let reason, let events):
+      let again = events == 1 ? "1 event goes" : "\(events) events go"
       historiesMet(
-        "\(upstream) has other events under this gateway's id: \(reason.cut(toBytes: 200)). \(events) events go there again in a new epoch",
+        "\(upstream) has other events under this gateway's id: \(reason.cut(toBytes: 200)). \(again) there again in a new epoch",
         AlertSubject(.journalConflict, upstream), Double(events))
     case .otherEpoch(let epoch, let last):
       historiesMet(

@@ -27,8 +27,7 @@ extension GatewayAlerts {
 
   func battery(isLow: Bool, _ millivolts: UInt16) {
     writer.millivolts = millivolts
-    let volts = "\(millivolts / 1000).\(String(1000 + Int(millivolts % 1000)).dropFirst()) V"
-    let text = "the radio's battery is low: \(volts)"
+    let text = "the radio's battery is low: \(BatteryCourse.volts(millivolts))"
     hear(AlertSubject(.batteryLow), isLow ? .bad(text: text, value: Double(millivolts) / 1000) : .well)
     arm()
   }
@@ -65,6 +64,12 @@ extension GatewayAlerts {
     arm()
   }
 
+  /// Texts for this radio could not be read.
+  func textsWereUnread(_ texts: UnreadTexts) {
+    contactTable.unread = texts
+    if contactTable.isFull { nodeWasNotAdded() }
+  }
+
   func readContactTable() { if let reading = contactTable.look() { read(AlertSubject(.contactsFull), reading) } }
 
   /// A contact's record has come, or the right of one was changed here: the store is read at the next commit.
@@ -89,15 +94,18 @@ extension GatewayAlerts {
   /// The radio lost messages, or may have.
   func messagesWereLost(_ loss: RadioQueue.Loss) {
     let subject = AlertSubject(.radioQueueFull)
-    let before = board.said(of: subject)
-    let all = [before?.value, loss.atLeast.map(Double.init)].compactMap { $0 }.reduce(0, +)
-    let isFirst = before?.value == nil
-    let text =
-      isFirst
-      ? loss.description
-      : "messages were lost in the radio, or on their way from it, again and again: at least \(Int64(saturating: all))"
-    read(subject, .bad(text: text, value: isFirst ? loss.atLeast.map(Double.init) : all))
+    var (text, value) = (loss.description, loss.atLeast.map { Double($0) })
+    if let before = board.said(of: subject) {
+      // Not only the last one: an earlier loss, of which nobody knows the number, may be greater.
+      text = "messages were lost in the radio, or on their way from it, again and again"
+      if before.value != nil || value != nil {
+        let all = (before.value ?? 0) + (value ?? 0)
+        (text, value) = ("\(text): at least \(Int64(saturating: all))", all)
+      }
+    }
+    read(subject, .bad(text: text, value: value))
     read(subject, .well)
+    store.keepAlertWords()
     arm()
   }
 }
@@ -106,6 +114,11 @@ extension GatewayAlerts {
 extension GatewayAlerts {
   func answered(_ answer: NodeAnswer, _ key: PublicKey) {
     care.answered(answer, key)
+    arm()
+  }
+
+  func does(_ doing: NodeService.Doing, _ key: PublicKey) {
+    care.does(doing, key)
     arm()
   }
 

@@ -38,8 +38,11 @@ struct SilentNodes {
 
   func heard(_ key: PublicKey) -> MonotonicTime? { silence.heard(key) }
 
-  /// Checks all watched nodes, and returns each with whether it is late. `limit`: `nil` if the rule is off.
-  mutating func look(_ names: [String], tag: String, limit: Duration?) -> [(key: PublicKey, isLate: Bool)] {
+  /// Checks all watched nodes, and returns each with whether it is late. `limit`: `nil` if the rule is off. `lastSign`: when a node that is watched from
+  /// now on was heard, as far as that is known.
+  mutating func look(
+    _ names: [String], tag: String, limit: Duration?, lastSign: (PublicKey) -> MonotonicTime? = { _ in nil }
+  ) -> [(key: PublicKey, isLate: Bool)] {
     self.limit = limit
     guard let limit, !names.isEmpty || !tag.isEmpty else {
       for key in silence.names { silence.ignore(key) }
@@ -49,7 +52,7 @@ struct SilentNodes {
     for key in silence.names where !wanted.contains(key) { silence.ignore(key) }
     recall(wanted, limit)
     for key in wanted {
-      silence.listen(for: key, heard: silence.heard(key) ?? loop.now, limit: limit)
+      silence.listen(for: key, heard: silence.heard(key) ?? lastSign(key) ?? loop.now, limit: limit)
     }
     looked = loop.now
     keep()

@@ -31,7 +31,9 @@ extension GatewayAlerts {
 
   func readStore() {
     lookedAtStore = loop.now
-    read(AlertSubject(.storeLost), store.lookAtOwnFile() ? .bad(text: Self.elsewhere) : .well)
+    read(AlertSubject(.storeLost), .well)
+    // A subject of its own: an earlier loss stays open for a day, and would swallow this one.
+    read(AlertSubject(.storeLost, "file"), store.lookAtOwnFile() ? .bad(text: Self.elsewhere) : .well)
   }
 
   /// Checks at most once in `betweenStats`, when the daemon is awake anyway.

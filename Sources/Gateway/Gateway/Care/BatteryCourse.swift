@@ -17,7 +17,7 @@ struct BatteryCourse: Equatable {
   static let recovery: UInt16 = 100
   /// Converters differ from reading to reading by so many millivolts.
   private static let jitter = 10
-  private static let mostDays = 16
+  static let mostDays = 16
 
   var lowReadings = 0
   /// Days with readings, oldest first; the last one is not over.

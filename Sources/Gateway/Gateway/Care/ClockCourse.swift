@@ -28,6 +28,8 @@ struct ClockCourse: Equatable {
   /// A change of more seconds, and of more than a hundredth of the time, is a step: somebody set the clock, or the node lost it.
   private static let step: Int64 = 600
   private static let stepPart: Int64 = 100
+  /// No clock walks by more than this part of the time.
+  private static let walkPart: Int64 = 400
   /// The rate is known after so many seconds and samples.
   private static let leastTime: Int64 = 3 * 86_400
   private static let leastSamples = 4
@@ -56,7 +58,7 @@ struct ClockCourse: Equatable {
   private mutating func note(_ sample: Sample) {
     guard let last = samples.last else { return samples = [sample] }
     let (passed, change) = (max(0, sample.at - last.at), (sample.offset - last.offset).magnitude)
-    if change > UInt64(max(Self.step, passed / Self.stepPart)) { return samples = [sample] }
+    if change > UInt64(Self.walk(within: passed)) { return samples = [sample] }
     if passed < Self.spacing, samples.count > 1 {
       samples[samples.count - 1].offset = max(last.offset, sample.offset)
       return
@@ -66,6 +68,13 @@ struct ClockCourse: Equatable {
     // The older half becomes thinner: the oldest stays, for a long base.
     samples = samples.enumerated().filter { $0.offset == 0 || $0.offset > Self.most / 2 || $0.offset.isMultiple(of: 2) }
       .map(\.element)
+  }
+
+  private static func walk(within seconds: Int64) -> Int64 { max(step, seconds / stepPart) }
+
+  /// The last offset, and by how much a clock may have walked since: minutes a day, less than a step.
+  func expected(at elapsed: Int64) -> (offset: Int64, walk: Int64)? {
+    samples.last.map { ($0.offset, max(Self.step, (elapsed / 1000 - $0.at) / Self.walkPart)) }
   }
 
   var kind: Kind {

@@ -15,14 +15,17 @@ struct ListeningTime {
   /// When it listened last; `nil`: not since the start.
   private var listened: MonotonicTime?
 
-  init(total: Int64) { self.total = total }
+  /// More than a hundred thousand years, and small enough for sums.
+  private static let most: Int64 = 1 << 52
+
+  init(total: Int64) { self.total = min(max(total, 0), Self.most) }
 
   /// Returns true if it listens again after a time in which it may have missed something.
   mutating func look(isListening: Bool, now: MonotonicTime) -> Bool {
     defer { looked = isListening ? now : nil }
     guard isListening else { return false }
     if let looked, now - looked <= Self.longestGap {
-      total += Int64((now - looked).inSeconds * 1000)
+      total = min(total + Int64((now - looked).inSeconds * 1000), Self.most)
       listened = now
       return false
     }

@@ -4,6 +4,7 @@ import Alerts
 import Companion
 import EventLoop
 import Messaging
+import SQLite
 import Store
 import Timing
 
@@ -31,13 +32,19 @@ final class NodeCare {
   private var shared = SharedAlerts()
   private var names: [PublicKey: String] = [:]
   private var signs: Set<KeyPrefix> = []
+  /// The last two nodes that were heard, in care or not, in the time in which the gateway listened.
+  private var lastSigns: [(node: KeyPrefix, at: Int64)] = []
   private var clocks: [(key: PublicKey, offset: Int64)] = []
+  /// Nodes whose clocks the gateway is setting: what they show meanwhile is its own doing.
+  private var setting: Set<PublicKey> = []
   /// Nodes whose silence is watched by their name or tag.
   private var watched: Set<PublicKey> = []
   private var isLoaded = false
 
   /// The least silence, as `node_silent_after_s` has it; `nil`: the rule is off.
   var leastSilence: Duration?
+  /// Whether unanswered polls are told, or only silence.
+  var tellsUnanswered = true
   var tell: (AlertSubject, AlertReading) -> Void = { _, _ in }
   var isOpen: (AlertSubject) -> Bool = { _ in false }
   var called: ([PublicKey]) -> [PublicKey: String] = { _ in [:] }
@@ -49,6 +56,11 @@ final class NodeCare {
   func contains(_ key: PublicKey) -> Bool { records[key] != nil }
   /// Whether the node's silence is told, here and not by its name.
   func isSilent(_ key: PublicKey) -> Bool { shared.isBad(.nodeSilent, key) }
+  /// When the node was heard last, not counting times in which the gateway did not listen; `nil`: not in care, or never heard.
+  func lastSign(of key: PublicKey) -> MonotonicTime? {
+    guard let heard = records[key]?.heard, heard.first != nil else { return nil }
+    return loop.now + .milliseconds(heard.last - listening.total)
+  }
   /// The course of a node's clock; `nil`: not in care, or not known.
   func clock(of key: PublicKey) -> ClockCourse? { records[key].flatMap { $0.clock.samples.isEmpty ? nil : $0.clock } }
 
@@ -59,7 +71,7 @@ final class NodeCare {
   /// Within a transaction: something came that only this node can have sent.
   func heard(_ node: KeyPrefix) { if signs.count < Self.most { signs.insert(node) } }
 
-  /// Within a transaction: an advert showed the node's clock, while ours was synchronised.
+  /// Within a transaction: an advert showed the node's clock, while ours counted as synchronised.
   func heardClock(_ key: PublicKey, offset: Int64) {
     if clocks.count < Self.most { clocks.append((key, offset)) }
   }
@@ -115,9 +127,27 @@ final class NodeCare {
     }
   }
 
+  /// At once: a command waits for what it says about our own clock.
   private func compare(_ key: PublicKey, _ time: UInt32) {
     let now = Moment(loop.wallClock)
-    if now.trusted { heardClock(key, offset: Int64(time) - now.milliseconds / 1000) }
+    guard now.trusted else { return }
+    heardClock(key, offset: Int64(time) - now.milliseconds / 1000)
+    work()
+  }
+
+  /// The gateway itself does something to a node.
+  func does(_ doing: NodeService.Doing, _ key: PublicKey) {
+    switch doing {
+    case .setsClock: if setting.count < Self.most { setting.insert(key) }
+    case .endsSettingClock(let found):
+      setting.remove(key)
+      guard let found, Moment(loop.wallClock).trusted else { return }
+      heardClock(key, offset: found.seconds)
+      work()
+    case .restarts:
+      // The next report is the first of its new life.
+      judge(key) { record, _ in record.uptime.last = nil }
+    }
   }
 
   /// A poll was answered, or there was silence. If nobody at all was heard meanwhile, it is not the node's.
@@ -128,7 +158,7 @@ final class NodeCare {
       if case .bad = reading {
         // A silence that is told already is no second fault.
         guard !isSilent(key), !isOpen(AlertSubject(.nodeSilent, key.hex)) else { return }
-        guard isAnybodyHeard(but: key, record) else { return record.polls.unanswered = [:] }
+        guard isAnybodyHeard(but: key, record) else { return record.polls.doubt(at: listening.total, settings) }
       }
       tell(.nodeUnanswering, reading)
     }
@@ -138,7 +168,8 @@ final class NodeCare {
     guard records.count >= Self.crowd, let since = record.polls.missedSince else { return true }
     // The first of the polls may have got lost by chance, while others were heard.
     let lately = since + (listening.total - since) / 2
-    return records.contains { $0.key != key && $0.value.heard.last > lately }
+    return lastSigns.contains { $0.node != key.prefix && $0.at > lately }
+      || records.contains { $0.key != key && $0.value.heard.last > lately }
   }
 
   private func judge(
@@ -168,10 +199,36 @@ final class NodeCare {
     let (signs, clocks) = (signs, clocks)
     (self.signs, self.clocks) = ([], [])
     passTime()
-    for prefix in signs { if let key = prefixes[prefix] { hear(key) } }
-    for (key, offset) in clocks {
-      judge(key) { record, tell in tell(.nodeClockWrong, record.clock.took(offset, at: elapsed, settings)) }
+    for prefix in signs {
+      lastSigns = [(prefix, listening.total)] + lastSigns.filter { $0.node != prefix }.prefix(1)
+      if let key = prefixes[prefix] { hear(key) }
     }
+    for (key, offset) in clocks { ask(key, about: offset) }
+    guard store.clockDoubt == nil else { return }
+    for (key, offset) in clocks where !setting.contains(key) {
+      judge(key) { record, tell in
+        tell(.nodeClockWrong, unfinished(key, record.clock.took(offset, at: elapsed, settings)))
+      }
+    }
+  }
+
+  /// A clock that is wrong because the gateway was ended while it set it.
+  private func unfinished(_ key: PublicKey, _ reading: AlertReading) -> AlertReading {
+    guard store.clocksUnderWay.contains(key) else { return reading }
+    switch reading {
+    case .bad(let text, let value, let since):
+      return .bad(text: "\(text). \(NodeService.unfinished(name(key)))", value: value, since: since)
+    case .well:
+      store.post("that a clock is set") { store throws(SQLiteError) in try store.setClockUnderWay(false, of: key) }
+      return reading
+    case .between: return reading
+    }
+  }
+
+  /// A node's clock may also say that ours is wrong.
+  private func ask(_ key: PublicKey, about offset: Int64) {
+    guard let record = records[key] else { return }
+    store.heardClock(of: key, offset: offset, before: record.clock.expected(at: elapsed))
   }
 
   private func hear(_ key: PublicKey) {
@@ -193,14 +250,20 @@ final class NodeCare {
 
   // MARK: Looking
 
-  /// `needed`: nodes that are polled, or whose password is stored; `nil`: unknown at present. `watched`: nodes that are watched by name or tag.
-  func look(needed: Set<PublicKey>?, watched: Set<PublicKey>) {
+  /// `needed`: nodes that are polled, or whose password is stored; `nil`: unknown at present. `watched`: nodes that are watched by name or tag. `polled`: the
+  /// kinds of polls of each node; `nil`: unknown.
+  func look(needed: Set<PublicKey>?, watched: Set<PublicKey>, polled: [PublicKey: Set<String>]?) {
     guard isLoaded else { return }
     names = [:]
     self.watched = watched
     passTime()
     work()
     chooseNodes(needed, watched)
+    for key in watched where shared.isShared(.nodeSilent, key) {
+      // It has an alert of its own now.
+      if let (subject, reading) = shared.forget(.nodeSilent, key) { tell(subject, reading) }
+    }
+    if let polled { forgetPolls(but: polled) }
     judgeSilence()
     keep()
   }
@@ -215,6 +278,19 @@ final class NodeCare {
     for key in chosen.sorted(by: { $0.hex < $1.hex }) where records[key] == nil && records.count < Self.most {
       records[key] = NodeRecord()
       prefixes[key.prefix] = key
+    }
+  }
+
+  /// A poll that was removed is never answered: its silence is over.
+  private func forgetPolls(but polled: [PublicKey: Set<String>]) {
+    for (key, record) in records {
+      let kinds = polled[key] ?? []
+      let isOver = kinds.isEmpty && shared.isBad(.nodeUnanswering, key)
+      guard isOver || !record.polls.unanswered.keys.allSatisfy(kinds.contains) else { continue }
+      judge(key) { record, tell in
+        record.polls.keep(only: kinds)
+        if case .well = record.polls.reading(settings) { tell(.nodeUnanswering, .well) }
+      }
     }
   }
 
@@ -235,7 +311,7 @@ final class NodeCare {
     for (key, record) in regular.sorted(by: { $0.key.hex < $1.key.hex }) {
       guard record.heard.isSilent(at: now, atLeast: least) else { continue }
       // A node that answers no polls is told already.
-      guard !shared.isBad(.nodeUnanswering, key) else { continue }
+      guard !tellsUnanswered || !shared.isBad(.nodeUnanswering, key) else { continue }
       let silence = now - record.heard.last
       let words =
         "not heard for \(UptimeCourse.span(silence / 1000)), and usually every \(UptimeCourse.span(record.heard.longest / 1000))"
@@ -264,11 +340,12 @@ final class NodeCare {
 
   /// Reads the records. `open`: the open alerts.
   func load(_ open: [AlertSubject]) {
-    (records, prefixes, changed, shared, signs, clocks) = ([:], [:], [], SharedAlerts(), [], [])
+    (records, prefixes, changed, shared, signs, lastSigns, clocks) = ([:], [:], [], SharedAlerts(), [], [], [])
     let total = store.ifReadable { try store.listenedTime() } ?? 0
     listening = ListeningTime(total: total)
     for row in store.ifReadable({ try store.nodeCare(limit: Self.most) }) ?? [] {
       guard let key = PublicKey(bytes: row.key), var record = NodeRecord(row.body) else { continue }
+      if store.isNewBoot { record.uptime.forgetTime() }
       record.heard.last = min(record.heard.last, total)
       record.heard.counted = min(record.heard.counted, total)
       records[key] = record

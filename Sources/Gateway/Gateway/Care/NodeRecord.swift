@@ -2,6 +2,7 @@
 
 import Alerts
 import JSON
+import Messaging
 
 /// What is known about a node of the gateway's care, from its reports and its signs of life.
 struct NodeRecord: Equatable {
@@ -60,27 +61,27 @@ struct NodeRecord: Equatable {
   init?(_ json: [UInt8]) {
     // `try?`: a damaged record is begun anew.
     guard let body = try? JSONValue(parsing: json) else { return nil }
-    battery.lowReadings = Int(Self.number(body["low"]) ?? 0)
+    battery.lowReadings = Self.count(body["low"])
     battery.days = Self.pairs(body["days"]).compactMap { number, highest in
       UInt16(exactly: highest).map { BatteryCourse.Day(number: number, highest: $0) }
-    }
+    }.suffix(BatteryCourse.mostDays)
     if let up = body["up"]?.array, up.count == 2, let seconds = Self.number(up[0]).flatMap(UInt32.init(exactly:)),
-      let at = Self.number(up[1])
+      let at = Self.time(up[1])
     {
       uptime.last = UptimeCourse.Report(seconds: seconds, at: at)
     }
-    noise.loudReports = Int(Self.number(body["loud"]) ?? 0)
-    let times = (body["heard"]?.array ?? []).compactMap { Self.number($0) }
+    noise.loudReports = Self.count(body["loud"])
+    let times = (body["heard"]?.array ?? []).compactMap { Self.time($0) }
     if times.count == 5 {
-      (heard.first, heard.last, heard.count, heard.longest) = (times[0], times[1], Int(times[2]), times[3])
+      (heard.first, heard.last, heard.count, heard.longest) = (times[0], times[1], Self.count(times[2]), times[3])
       heard.counted = times[4]
     }
-    clock.wrong = Int(Self.number(body["wrong"]) ?? 0)
+    clock.wrong = Self.count(body["wrong"])
     clock.samples = Self.pairs(body["clock"]).map { ClockCourse.Sample(at: $0, offset: $1) }.suffix(ClockCourse.most)
-    for (kind, count) in (body["unanswered"]?.fields ?? []).prefix(8) {
-      polls.unanswered[kind] = Self.number(count).map { Int($0) }
+    for kind in NodePolling.Poll.Kind.allCases.map(\.rawValue) {
+      polls.unanswered[kind] = Self.number(body["unanswered"]?[kind]).map { Self.count($0) }
     }
-    polls.missedSince = Self.number(body["missed"])
+    polls.missedSince = Self.time(body["missed"])
     polls.losses = Self.number(body["losses"]).map { Int(min(max($0, 0), 1_000_000)) } ?? polls.losses
     grouped = Set((body["grouped"]?.array ?? []).compactMap { $0.string.flatMap(AlertRule.init(rawValue:)) })
   }
@@ -94,6 +95,14 @@ struct NodeRecord: Equatable {
     }
   }
 
+  /// The judges count to a million at most.
+  private static func count(_ number: Int64) -> Int { Int(min(max(number, 0), 1_000_000)) }
+  private static func count(_ value: JSONValue?) -> Int { count(number(value) ?? 0) }
+
+  /// Steady time, or time in which the gateway listened.
+  private static func time(_ value: JSONValue?) -> Int64? { number(value).flatMap { $0 >= 0 ? $0 : nil } }
+
+  /// Small enough for sums and multiples.
   private static func number(_ value: JSONValue?) -> Int64? {
     value?.integer.flatMap { JSONValue.wholeNumbers.contains($0) ? $0 : nil }
   }

@@ -34,6 +34,19 @@ struct PollCourse: Equatable {
       if unanswered.isEmpty { missedSince = time }
       unanswered[kind] = min((unanswered[kind] ?? 0) + 1, 1_000_000)
     }
+    return reading(settings)
+  }
+
+  /// Nobody else was heard meanwhile: the radio may be the cause. Two further polls in a row decide.
+  mutating func doubt(at time: Int64, _ settings: CareSettings) {
+    let most = enough(settings) - 2
+    (unanswered, missedSince) = (unanswered.mapValues { min($0, max(0, most)) }, time)
+  }
+
+  /// Only these kinds are polled now: there are no answers to others.
+  mutating func keep(only kinds: Set<String>) { unanswered = unanswered.filter { kinds.contains($0.key) } }
+
+  func reading(_ settings: CareSettings) -> AlertReading {
     let missing = unanswered.filter { $0.value >= enough(settings) }
     guard !missing.isEmpty else { return unanswered.isEmpty ? .well : .between }
     let most = missing.values.max() ?? 0

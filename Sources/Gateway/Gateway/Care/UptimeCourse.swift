@@ -31,6 +31,13 @@ struct UptimeCourse: Equatable {
     return last.seconds
   }
 
+  /// This machine was started anew: how much time has passed since the last report is only what its clock says. Then an uptime that fell shows a restart,
+  /// and nothing else does.
+  mutating func forgetTime() { last?.at = Self.later }
+
+  /// After every report, and small enough for sums.
+  private static let later: Int64 = 1 << 52
+
   static func words(before: UInt32, now: UInt32) -> String {
     "it was started anew: it had run for \(span(before)), and has now for \(span(now))"
   }

@@ -27,6 +27,10 @@ public struct AlertConfiguration: Equatable, Sendable {
       table.note(
         "nodes", "expected names or keys, each of \(Self.nameBytes.lowerBound) to \(Self.nameBytes.upperBound) bytes")
     }
+    if let short = nodes.first(where: { Self.isShortKey($0) }) {
+      table.note(
+        "nodes", "\"\(short)\": the beginning of a key has 8 digits or more; a node with this name is named by its key")
+    }
     tag = table.string("tag") ?? tag
     if !Self.nameBytes.contains(tag.utf8.count) {
       table.note("tag", "expected \(Self.nameBytes.lowerBound) to \(Self.nameBytes.upperBound) bytes")
@@ -34,6 +38,14 @@ public struct AlertConfiguration: Equatable, Sendable {
     diskFree = table.size("disk_free", in: 0...(1 << 50), default: diskFree)
     care = Self.care(&table)
     rules = Self.rules(AlertRule.ofGateways, &table)
+  }
+
+  /// Looks like the beginning of a key, and would never be one: nobody would hear of a node that is silent.
+  private static func isShortKey(_ text: String) -> Bool {
+    (1...7).contains(text.utf8.count)
+      && text.utf8.allSatisfy {
+        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains($0)
+      }
   }
 
   private static func care(_ table: inout TOMLReader) -> CareSettings {
@@ -55,8 +67,13 @@ public struct AlertConfiguration: Equatable, Sendable {
     var settings = AlertSettings(all)
     for rule in all {
       let (name, usual) = (rule.rawValue, rule.usual)
-      let begins = table.integer(
-        "\(name)_after_s", in: rule.leastSeconds...longest, default: usual.begins.components.seconds)
+      var begins = usual.begins.components.seconds
+      if let reason = rule.beginsWith {
+        if table.has("\(name)_after_s") { table.note("\(name)_after_s", "is not allowed: \(reason)") }
+        table.forget("\(name)_after_s")
+      } else {
+        begins = table.integer("\(name)_after_s", in: rule.leastSeconds...longest, default: begins)
+      }
       let ends = table.integer(
         "\(name)_ends_after_s", formerly: "\(name)_over_s", in: 0...longest,
         default: usual.ends.components.seconds)

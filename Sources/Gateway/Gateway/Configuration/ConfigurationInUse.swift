@@ -17,7 +17,8 @@ struct ConfigurationInUse {
 
   /// Reads the file as it is now.
   func read() throws(GatewayConfiguration.Failure) -> GatewayConfiguration {
-    try GatewayConfiguration(file: file, inPlaceOf: current)
+    // Another location of the store waits for the next start.
+    try GatewayConfiguration(file: file, inPlaceOf: current, openStore: first.store.location)
   }
 
   /// The settings in `configuration` that take effect at the next start.

@@ -53,18 +53,20 @@ public struct GatewayConfiguration: Sendable {
 }
 
 extension GatewayConfiguration {
-  public init(file: String) throws(Failure) {
+  /// `openStore`: as in the initializer for bytes.
+  public init(file: String, openStore: String? = nil) throws(Failure) {
     guard let bytes = Files.read(file, most: Self.largestFile) else {
       let reason = access(file, R_OK) == 0 ? "larger than 1 MiB" : SystemError("open").message
       throw Failure(description: "\(file): \(reason)")
     }
-    try self.init(parsing: bytes, file: file)
+    try self.init(parsing: bytes, file: file, openStore: openStore)
   }
 
   static let largestFile = 1 << 20
   static let usualStore = "/var/lib/meshpost/gateway.db"
 
-  public init(parsing bytes: [UInt8], file: String) throws(Failure) {
+  /// `openStore`: the store that is in use, whatever the file says: added upstreams are beside it.
+  public init(parsing bytes: [UInt8], file: String, openStore: String? = nil) throws(Failure) {
     do {
       var root = TOMLReader(try TOMLParser.parse(bytes))
       let parsed = Self.read(&root)
@@ -76,7 +78,7 @@ extension GatewayConfiguration {
       }
       self = parsed
       source = bytes
-      let folder = UpstreamFolder(store: store.location).read()
+      let folder = UpstreamFolder(store: openStore ?? store.location).read()
       lacks = lines(root.lacks) + folder.lacks
       warnings = lines(root.warnings) + folder.warnings
       for added in folder.upstreams {
@@ -85,6 +87,7 @@ extension GatewayConfiguration {
         }
         upstreams.append(added)
       }
+      if hasHub { messaging.messenger.untilHubsTell = .seconds(20) }
       UpstreamSettings.separate(&upstreams)
       warnings += (rivals + UpstreamSettings.sharedAtBrokers(upstreams)).map { "\(file): \($0)" }
       var relay = root.table("relay")

@@ -24,8 +24,8 @@ extension GatewayConfiguration {
   }
 
   /// Reads `file`. Refuses an empty file that would remove upstreams: a full disk leaves such files.
-  init(file: String, inPlaceOf current: GatewayConfiguration) throws(Failure) {
-    try self.init(file: file)
+  init(file: String, inPlaceOf current: GatewayConfiguration, openStore: String? = nil) throws(Failure) {
+    try self.init(file: file, openStore: openStore)
     let names = current.upstreams.map(\.name).filter { name in !upstreams.contains { $0.name.isExactly(name) } }
     guard isBlank, !names.isEmpty else { return }
     throw Failure(

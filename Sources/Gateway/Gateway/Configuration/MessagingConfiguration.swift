@@ -24,8 +24,11 @@ public struct MessagingConfiguration: Sendable {
     if delivery.floodAfter == 0, delivery.maxFloods == 0 {
       table.note("floods", "flood_after = 0 and floods = 0 allow no attempt")
     }
-    delivery.budget.airtime = table.integer("airtime_per_hour_s", in: 1...3600, default: 180) * 1000
-    delivery.budget.messages = Int(table.integer("messages_per_hour", in: 1...3600, default: 600))
+    let seconds = table.integer("airtime_per_hour_s", in: 1...3600, default: 180)
+    delivery.budget.airtime = seconds * 1000
+    // As many for each second as by default: who allows more air time wants it to be used.
+    let messages = table.integer("messages_per_hour", in: 1...3600, default: min(max(600, seconds * 10 / 3), 3600))
+    delivery.budget.messages = Int(messages)
     delivery.budget.channelAirtime = table.integer("channel_airtime_per_hour_s", in: 1...3600, default: 60) * 1000
     delivery.budget.channelMessages = Int(table.integer("channel_messages_per_hour", in: 1...3600, default: 60))
     delivery.busyPercent = Int(table.integer("busy_percent", in: 1...100, default: 25))

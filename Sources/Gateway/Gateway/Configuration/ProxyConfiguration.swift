@@ -41,8 +41,9 @@ enum ProxyConfiguration {
       name: name, address: address, allowFrom: ranges, allows: allowed, maxClients: Int(most), history: history)
   }
 
-  private static func ranges(_ table: inout TOMLReader) -> [AddressRange] {
-    table.strings("allow_from").compactMap { text in
+  /// `usually`: without the key.
+  static func ranges(_ table: inout TOMLReader, usually: [String] = []) -> [AddressRange] {
+    (table.optionalStrings("allow_from") ?? usually).compactMap { text in
       if let range = AddressRange(text) { return range }
       table.note("allow_from", "\"\(text)\" is not allowed: expected an address or a range, such as \"192.168.1.0/24\"")
       return nil

@@ -25,7 +25,8 @@ enum UpstreamConfiguration {
     let events = table.integer("batch_events", in: 1...1000, default: 200)
     let bytes = table.size("batch_bytes", in: 1024...(1 << 20), default: 64 << 10)
     let timeout = table.integer("timeout_s", in: 1...600, default: 30)
-    let proxy = proxy(&table)
+    // The error does not quote the value, which may contain a password.
+    let proxy = noting("proxy", &table) { try ProxyChoice(parsing: $0.string("proxy")) } ?? .environment
     let filter = filter(&table)
     let fromStart = table.choice("from", of: ["now", "start"], default: "now") == "start"
     let allowed = allowed(kind, &table)
@@ -37,7 +38,7 @@ enum UpstreamConfiguration {
     // A connection costs up to 8 kB, which would use up a smaller budget.
     let daily = table.size("daily_bytes", in: 200_000...(1 << 50), default: 0)
     let monthly = table.size("monthly_bytes", in: 2_000_000...(1 << 50), default: 0)
-    let hours = bulkHours(&table)
+    let hours = noting("bulk_hours", &table) { try $0.string("bulk_hours").map { try BulkHours(parsing: $0) } }
     let details: UpstreamSettings.Kind? =
       switch kind {
       case "webhook": webhook(&table)
@@ -54,8 +55,12 @@ enum UpstreamConfiguration {
     if oldest > 0 || !takesWaited {
       kept.age = AgeLimit(oldest: oldest == 0 ? nil : oldest, takesWaited: takesWaited)
     }
-    // An observer's feed has only packets.
-    if case .mqtt(let mqtt) = details, mqtt.observer != nil { kept = EventFilter(kinds: ["packet"]) }
+    if case .mqtt(let mqtt) = details, mqtt.observer != nil {
+      warnOfFilters(filter, &table)
+      let age = kept.age
+      kept = EventFilter(kinds: ["packet"])
+      kept.age = age
+    }
     // A template's fields are those of a message: other events would leave them empty.
     if case .webhook(_, let template, _, _) = details, template != nil, kept.kinds.isEmpty { kept.kinds = ["message"] }
     warnOfFields(details, kept.kinds, &table)
@@ -111,22 +116,15 @@ enum UpstreamConfiguration {
     table.note("url", "port \(port) is this gateway's own (pages or metrics): expected another server's")
   }
 
-  private static func bulkHours(_ table: inout TOMLReader) -> BulkHours? {
+  /// The value of a key; `nil`: there is none, or it is refused, which is noted.
+  private static func noting<Value>(
+    _ key: String, _ table: inout TOMLReader, _ read: (inout TOMLReader) throws -> Value?
+  ) -> Value? {
     do {
-      return try table.string("bulk_hours").map { text throws(BulkHours.Failure) in try BulkHours(parsing: text) }
+      return try read(&table)
     } catch {
-      table.note("bulk_hours", error.description)
+      table.note(key, "\(error)")
       return nil
-    }
-  }
-
-  /// Errors do not quote the value: it may contain a password.
-  private static func proxy(_ table: inout TOMLReader) -> ProxyChoice {
-    do {
-      return try ProxyChoice(parsing: table.string("proxy"))
-    } catch {
-      table.note("proxy", error.description)
-      return .environment
     }
   }
 
@@ -189,13 +187,8 @@ enum UpstreamConfiguration {
     let topic = self.topic("topic", default: "meshpost/{gateway}/\(isCompact ? "compact" : "{kind}")", &table)
     let status = self.topic("status_topic", default: "meshpost/{gateway}/status", &table)
     let commands = self.topic("command_topic", default: "meshpost/{gateway}/command", &table)
-    var template: BodyTemplate?
-    do {
-      template = try table.string("template").map { text throws(BodyTemplate.Failure) in
-        try BodyTemplate(text, isJSON: text.hasPrefix("{") && !text.hasPrefix("{{"))
-      }
-    } catch {
-      table.note("template", error.description)
+    let template = noting("template", &table) {
+      try $0.string("template").map { try BodyTemplate(guessing: $0) }
     }
     let wantsHome = table.bool("home_assistant", default: false)
     let prefix = table.string("home_assistant_prefix") ?? "homeassistant"
@@ -259,12 +252,7 @@ enum UpstreamConfiguration {
   }
 
   private static func topic(_ key: String, default text: String, _ table: inout TOMLReader) -> TopicTemplate? {
-    do {
-      return try TopicTemplate(table.string(key) ?? text)
-    } catch {
-      table.note(key, error.description)
-      return nil
-    }
+    noting(key, &table) { try TopicTemplate($0.string(key) ?? text) }
   }
 
   /// `wantsWholeKeys`: for filters whose events cause actions.
@@ -283,6 +271,16 @@ enum UpstreamConfiguration {
       table.warn(weakness.key, weakness.message)
     }
     return filter
+  }
+
+  /// An observer's feed has all packets, and nothing else.
+  private static func warnOfFilters(_ filter: EventFilter, _ table: inout TOMLReader) {
+    let isOfOthers = !filter.kinds.isEmpty && filter.kinds != [EventKind.packet.rawValue]
+    let isSelective = filter != EventFilter(kinds: filter.kinds)
+    for key in ["kinds", "channels", "contacts", "rooms", "outgoing"] where table.has(key) {
+      guard key == "kinds" ? isOfOthers : isSelective || key == "outgoing" else { continue }
+      table.warn(key, "it does nothing with observer = true: the feed has all packets, and nothing else")
+    }
   }
 
   /// Warns of fields that have no value in any event: a mistyped one stays empty for ever.
@@ -314,13 +312,8 @@ enum UpstreamConfiguration {
     let text = table.string("template")
     let batches = table.bool("batch", default: false)
     if batches, text != nil { table.note("batch", "a template is for one event: remove batch or template") }
-    var template: BodyTemplate?
-    do {
-      template = try text.map { text throws(BodyTemplate.Failure) in
-        try BodyTemplate(text, isJSON: type.lowercased().mentions("json"))
-      }
-    } catch {
-      table.note("template", error.description)
+    let template = noting("template", &table) { _ in
+      try text.map { try BodyTemplate($0, isJSON: type.lowercased().mentions("json")) }
     }
     if type.isEmpty || !type.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7F }) {
       table.note("content_type", "\"\(type)\" is not a media type")

@@ -31,7 +31,7 @@ struct UpstreamFolder {
     var upstreams: [UpstreamSettings] = []
     var (lacks, warnings): ([String], [String]) = ([], [])
     for name in names() {
-      let file = "\(location)/\(name).toml"
+      let file = file(of: name)
       do throws(Failure) {
         guard let bytes = Files.read(file, most: Self.maxBytes) else {
           throw Failure(description: "\(file): cannot be read")
@@ -101,9 +101,13 @@ struct UpstreamFolder {
     }
   }
 
-  /// Returns false if there is no such upstream.
+  func has(_ name: String) -> Bool { Self.isName(name) && access(file(of: name), F_OK) == 0 }
+
+  private func file(of name: String) -> String { "\(location)/\(name).toml" }
+
+  /// Returns false if there is no such upstream, or its file cannot be deleted.
   func remove(_ name: String) -> Bool {
-    let file = "\(location)/\(name).toml"
+    let file = file(of: name)
     guard Self.isName(name), unlink(file) == 0 else { return false }
     files.remove(of: name)
     Store.syncFolder(of: file)
@@ -125,7 +129,7 @@ struct UpstreamFolder {
       throw .unavailable("mkdir \(location): \(String(cString: strerror(errno)))")
     }
     do throws(SystemError) {
-      try WholeFile.write(Array(text.utf8), to: "\(location)/\(name).toml")
+      try WholeFile.write(Array(text.utf8), to: file(of: name))
     } catch {
       throw .unavailable(error.description)
     }

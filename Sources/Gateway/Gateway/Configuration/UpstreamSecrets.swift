@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import Glibc
 import JSON
 import Messaging
@@ -72,20 +73,15 @@ struct UpstreamSecrets {
     return String(cString: found)
   }
 
-  /// Created with restricted permissions: never writes through an existing file or link.
   private func write(_ text: String, to file: String) throws(StoreError) {
-    func fail(_ call: String) -> StoreError { .unavailable("\(call) \(file): \(String(cString: strerror(errno)))") }
-    for folder in [String(location[..<(location.lastIndex(of: "/") ?? location.startIndex)]), location] {
-      guard mkdir(folder, 0o700) == 0 || errno == EEXIST else { throw fail("mkdir for") }
+    do throws(SystemError) {
+      for folder in [String(location[..<(location.lastIndex(of: "/") ?? location.startIndex)]), location] {
+        guard mkdir(folder, 0o700) == 0 || errno == EEXIST else { throw SystemError("mkdir \(folder)") }
+      }
+      try WholeFile.write(Array(text.utf8), to: file)
+    } catch {
+      throw .unavailable(error.description)
     }
-    guard unlink(file) == 0 || errno == ENOENT else { throw fail("unlink") }
-    let descriptor = open(file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
-    guard descriptor >= 0 else { throw fail("open") }
-    defer { close(descriptor) }
-    let bytes = Array(text.utf8)
-    guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0 else {
-      throw fail("write")
-    }
-    for new in [file, location] { Store.syncFolder(of: new) }
+    Store.syncFolder(of: location)
   }
 }

@@ -16,7 +16,13 @@ extension Daemon {
       if doubts <= Self.mostDoubts, try await !isDamaged() { continue }
       proxy.stop("the database was replaced")
       relay.stop()
-      while !replaceDamagedStore() { try await loop.sleep(for: Self.replacementInterval) }
+      var replaced: Replacement?
+      while true {
+        // The new database may be damaged in its turn, before anything goes on with it.
+        if replaced == nil || store.isDamaged { replaced = replaceDamagedStore(after: replaced) ?? replaced }
+        if let replaced, !store.isDamaged, goOn(after: replaced) { break }
+        try await loop.sleep(for: Self.replacementInterval)
+      }
       doubts = 0
     }
   }
@@ -27,7 +33,7 @@ extension Daemon {
     var (pause, told): (Duration, StoreError?) = (.seconds(5), nil)
     for _ in 0..<Self.mostChecks {
       do throws(StoreError) {
-        if try store.confirmDamage() { return true }
+        if try confirmDamage() { return true }
         log.warning(
           "a read looked like damage of the database, and a check of all of it finds none: the gateway goes on with it")
         relay.resume()
@@ -43,29 +49,60 @@ extension Daemon {
     return true
   }
 
+  private func confirmDamage() throws(StoreError) -> Bool {
+    guard let notifier = publisher.notifier else { return try store.confirmDamage() }
+    return try notifier.patiently { () throws(StoreError) in try store.confirmDamage() }
+  }
+
   /// They take ten minutes, and a little more.
   private static let mostChecks = 14
   private static let mostDoubts = 3
 
-  /// Returns false if it has to be tried again.
-  private func replaceDamagedStore() -> Bool {
+  /// What is told when everything goes on with the new database.
+  private struct Replacement {
+    /// Where the damaged database was saved, and its last known event.
+    let location: String
+    let had: Int64?
+    /// Upstreams that lacked events, and the number of these.
+    let unsent: [(upstream: String, events: Int64)]
+  }
+
+  /// Returns nil if it has to be tried again. `earlier`: the database that is damaged now had replaced another one, and
+  /// no upstream has got anything of it.
+  private func replaceDamagedStore(after earlier: Replacement?) -> Replacement? {
     do throws(StoreError) {
       // Waiting writes belong to the old database, and fail with it.
       store.settle()
       let unsent = relay.pending
-      let location = try store.replaceDamaged(unsent: unsent.map(\.events).max() ?? 0)
+      let most = earlier == nil ? unsent.map(\.events).max() ?? 0 : store.lastSeq
+      let location = try store.replaceDamaged(unsent: most, upstreams: relay.upstreams.map(\.name))
       log.error("the database is damaged: saved as \(location); created a new one with a new epoch")
-      try messaging.messenger.begin()
-      try change(to: configuration)
-      proxy.listen(configuration.proxies)
-      synchronizer.restart(fully: true)
-      alerts.storeReplaced(location, had: store.provenance.loss?.last, unsent: unsent)
-      return true
+      return Replacement(
+        location: earlier?.location ?? location, had: earlier?.had ?? store.provenance.loss?.last,
+        unsent: earlier?.unsent ?? unsent)
     } catch {
-      log.error("\(error). \(error.remedy) Retrying in a minute")
-      return false
+      tellRetry(error)
+      return nil
     }
   }
+
+  /// Upstreams, clients and waiting messages begin again. Returns false if that has to be tried again: with this
+  /// database, which has the loss, and perhaps messages since.
+  private func goOn(after replaced: Replacement) -> Bool {
+    do throws(StoreError) {
+      try messaging.messenger.begin()
+      try change(to: configuration)
+    } catch {
+      tellRetry(error)
+      return false
+    }
+    proxy.listen(configuration.proxies)
+    synchronizer.restart(fully: true)
+    alerts.storeReplaced(replaced.location, had: replaced.had, unsent: replaced.unsent)
+    return true
+  }
+
+  private func tellRetry(_ error: StoreError) { log.error("\(error). \(error.remedy) Retrying in a minute") }
 
   private static let replacementInterval: Duration = .seconds(60)
 

@@ -48,6 +48,20 @@ final class ServiceNotifier {
   func reloading() { manager.reloading(now: loop.now) }
   func reloaded() { manager.ready(lastStatus) }
 
+  /// Does work that may block the loop for longer than the watchdog waits, such as to read all of a large database from
+  /// a slow card.
+  func patiently<Result, Failure: Error>(_ work: () throws(Failure) -> Result) throws(Failure) -> Result {
+    guard let watchdog else { return try work() }
+    manager.setWatchdog(max(watchdog, Self.patience))
+    defer {
+      manager.setWatchdog(watchdog)
+      giveSign()
+    }
+    return try work()
+  }
+
+  private static let patience: Duration = .seconds(3600)
+
   func ending() {
     timer?.cancel()
     manager.stopping()

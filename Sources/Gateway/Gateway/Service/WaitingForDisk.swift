@@ -15,20 +15,24 @@ extension Daemon {
   /// Returns the gateway when its store is writable; until then the control socket answers with the reason.
   public static func whenDiskAllows(_ configuration: GatewayConfiguration, file: String) throws(StartError) -> Daemon {
     let manager = ServiceManager.ofThisProcess()
+    let opened: Store?
     do {
       return try Daemon(configuration, file: file, manager: manager)
     } catch {
       guard let failure = error.waits else { throw error }
-      wait(configuration, failure, manager)
+      opened = wait(configuration, failure, manager)
     }
-    return try Daemon(configuration, file: file, manager: manager)
+    return try Daemon(configuration, file: file, opened: opened, manager: manager)
   }
 
-  /// Returns when the store can be opened, or fails for another reason, which the next attempt reports.
-  private static func wait(_ configuration: GatewayConfiguration, _ first: StoreError, _ manager: ServiceManager?) {
+  /// Returns the store when it can be opened: only this store knows what was lost with the one before. `nil`: it fails
+  /// for another reason, which the next attempt reports.
+  private static func wait(
+    _ configuration: GatewayConfiguration, _ first: StoreError, _ manager: ServiceManager?
+  ) -> Store? {
     let loop = EventLoop()
     let log = Log(level: configuration.logLevel, clock: loop.wallClock)
-    var failure = first
+    var (failure, opened): (StoreError, Store?) = (first, nil)
     let server: HTTPServer?
     do throws(SystemError) {
       server = try HTTPServer(
@@ -51,7 +55,7 @@ extension Daemon {
         try? await loop.sleep(for: pauseBetweenTries)
         manager?.lives()
         do throws(StoreError) {
-          _ = try writableStore(configuration.store, on: loop)
+          opened = try writableStore(configuration.store, on: loop)
           break
         } catch {
           guard error.isOfDisk else { break }
@@ -63,6 +67,7 @@ extension Daemon {
     }
     server?.stop()
     log.notice("the disk takes writes: starting")
+    return opened
   }
 
   private static func refusal(_ failure: StoreError) -> HTTPResponse {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import JSON
 import Messaging
 import Relay
@@ -13,7 +14,7 @@ extension Daemon {
     if let name = fields["name"]?.string, configuration.upstreams.contains(where: { $0.name.isExactly(name) }) {
       throw .invalid("an upstream \"\(name)\" already exists")
     }
-    let folder = UpstreamFolder(store: configuration.store.location)
+    let folder = UpstreamFolder(store: store.location)
     let added = try folder.add(fields)
     if let rival = added.upstream.rival(among: configuration.upstreams) {
       _ = folder.remove(added.upstream.name)
@@ -40,12 +41,18 @@ extension Daemon {
     guard configuration.upstreams.contains(where: { $0.name.isExactly(name) }) else {
       throw .notFound(.upstream(name, known: configuration.upstreams.map(\.name)))
     }
-    guard UpstreamFolder(store: configuration.store.location).remove(name) else {
+    let folder = UpstreamFolder(store: store.location)
+    guard folder.has(name) else {
       throw .invalid("\"\(name)\" is defined in \(inUse.file): remove it there, then run `systemctl reload meshpost`")
     }
     var fresh = configuration
     fresh.upstreams.removeAll { $0.name.isExactly(name) }
     UpstreamSettings.separate(&fresh.upstreams)
     try Refusal.translating { () throws(StoreError) in try change(to: fresh) }
+    // Last: if the disk refuses the change, the upstream goes on, and its file says so at the next start, too.
+    guard folder.remove(name) else {
+      let reason = SystemError("unlink \(name).toml")
+      throw .store(.unavailable("\(reason): the upstream has ended, and comes back at the next start"))
+    }
   }
 }

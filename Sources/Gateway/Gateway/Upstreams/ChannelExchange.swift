@@ -101,7 +101,7 @@ final class ChannelExchange {
       // Another gateway on this mesh has heard our own radio, and reported the message.
       if try store.hasSaid(Text(update.text), on: update.channel, senderTime: update.senderTime) { return .known }
       if try store.outgoing(key: key) != nil { return .known }
-      guard mayHaveSent(update.gateway) else { return .leftOut(.tooMany) }
+      guard mayHaveSent(update.gateway, key) else { return .leftOut(.tooMany) }
       return send(update, key, on: channel, within: settings.longestAge - min(age, settings.longestAge))
     } catch {
       return .later("\(error)")
@@ -130,8 +130,8 @@ final class ChannelExchange {
     return times(update).contains { update.at < $0 - since }
   }
 
-  private func mayHaveSent(_ gateway: String) -> Bool {
-    switch rates.take(gateway, perMinute: settings.perMinute, now: messenger.loop.now) {
+  private func mayHaveSent(_ gateway: String, _ key: String) -> Bool {
+    switch rates.take(gateway, key, perMinute: settings.perMinute, now: messenger.loop.now) {
     case .allowed: return true
     case .refused(let told):
       if let told {

@@ -21,9 +21,7 @@ final class RadioSigner: RadioAccess {
       let info = identity.info
       return RadioFacts(
         key: info.key.hex, name: info.name.string, model: identity.device?.details?.model.string ?? "unknown",
-        version: identity.device?.details?.version.string ?? "unknown", frequency: info.radio.frequency,
-        bandwidth: info.radio.bandwidth, spreadingFactor: info.radio.spreadingFactor,
-        codingRate: info.radio.codingRate)
+        version: identity.device?.details?.version.string ?? "unknown", parameters: info.radio)
     }
   }
 
@@ -61,12 +59,7 @@ final class RadioSigner: RadioAccess {
   /// `nil`: the radio is disconnected, or has no counters.
   func readStats() async -> RadioStats? {
     guard case .stats(.core(let core)) = await ask(.getStats(0)) else { return nil }
-    var stats = RadioStats(
-      batteryMillivolts: core.batteryMillivolts, uptimeSeconds: core.uptime, queueLength: core.queueLength)
-    if case .stats(.radio(let radio)) = await ask(.getStats(1)) {
-      (stats.noiseFloor, stats.lastRSSI, stats.lastSNR) = (radio.noiseFloor, radio.lastRSSI, radio.lastSNR.decibels)
-      (stats.secondsSent, stats.secondsReceived) = (radio.secondsSent, radio.secondsReceived)
-    }
-    return stats
+    guard case .stats(.radio(let radio)) = await ask(.getStats(1)) else { return RadioStats(core: core, radio: nil) }
+    return RadioStats(core: core, radio: radio)
   }
 }

@@ -37,14 +37,17 @@ struct RemoteCommands {
   }
 
   /// The same id with the same content is one command, whichever upstream brings it: two upstreams may use one hub or
-  /// broker, and an upstream may be renamed.
-  private static func key(_ command: RemoteCommand, _ to: String, _ text: String) -> String {
+  /// broker, and an upstream may be renamed. The key of a message has at most 64 bytes: it has a digest of a long id.
+  static func key(ofCommand id: String, _ to: String, _ text: String) -> String {
     let content = JSONWriter.object { json in
       json.field("to", to)
       json.field("text", text)
     }
-    return "command/\(command.id)/\(Hex.string(Digest.sha256(content).prefix(8)))"
+    let name = id.utf8.count <= longestID ? id : "#" + Hex.string(Digest.sha256(Array(id.utf8)).prefix(16))
+    return "command/\(name)/\(Hex.string(Digest.sha256(content).prefix(8)))"
   }
+
+  private static let longestID = 39
 
   /// Sends as `POST /v1/send`, but after this gateway's own messages.
   private func send(_ command: RemoteCommand) async -> CommandAnswer {
@@ -52,8 +55,8 @@ struct RemoteCommands {
     do throws(Refusal) {
       let (to, text) = (try body.string("to"), try body.string("text"))
       var request = SendRequest(
-        to: to, text: Text(text), key: Self.key(command, to, text), priority: .relayed, origin: command.upstream,
-        splits: try body.flag("split"))
+        to: to, text: Text(text), key: Self.key(ofCommand: command.id, to, text), priority: .relayed,
+        origin: command.upstream, splits: try body.flag("split"))
       try request.readRegion(body)
       if let seconds = try body.integer("expires_s", in: SendRequest.lifetimes) {
         let left = seconds - command.waited / 1000

@@ -19,6 +19,10 @@ struct SourceRates {
   }
 
   private var sources: [Text: Source] = [:]
+  /// The last messages that were charged. If the disk refuses a page of a hub, its messages come again.
+  private var charged: [Text] = []
+  /// More than a page has.
+  private static let mostCharged = 256
 
   enum Verdict: Equatable {
     case allowed
@@ -26,7 +30,10 @@ struct SourceRates {
     case refused(told: Int?)
   }
 
-  mutating func take(_ name: String, perMinute: Int, now: MonotonicTime) -> Verdict {
+  /// `key`: the message, which is charged once.
+  mutating func take(_ name: String, _ key: String, perMinute: Int, now: MonotonicTime) -> Verdict {
+    let key = Text(key)
+    if charged.contains(key) { return .allowed }
     let (name, most) = (Text(name), Double(perMinute * Self.minutes))
     var source = sources[name] ?? Source(allowance: most, at: now)
     source.allowance = min(most, source.allowance + (now - source.at).inSeconds / 60 * Double(perMinute))
@@ -39,6 +46,8 @@ struct SourceRates {
     }
     guard source.allowance < 1 else {
       source.allowance -= 1
+      charged.append(key)
+      if charged.count > Self.mostCharged { charged.removeFirst() }
       return .allowed
     }
     source.refused += 1

@@ -31,7 +31,7 @@ enum WebConfiguration {
   /// `nil`: no pages are served.
   static func read(_ table: inout TOMLReader) -> WebSettings? {
     let listen = table.string("listen")
-    let ranges = ranges(&table)
+    let ranges = ProxyConfiguration.ranges(&table, usually: local)
     let names = table.strings("names")
     let pages = table.string("pages") ?? Self.pages
     for name in names where !isName(name) {
@@ -55,15 +55,6 @@ enum WebConfiguration {
       return try TileServer(url, credit: credit)
     } catch {
       table.note("tiles", error.message)
-      return nil
-    }
-  }
-
-  private static func ranges(_ table: inout TOMLReader) -> [AddressRange] {
-    let texts = table.has("allow_from") ? table.strings("allow_from") : local
-    return texts.compactMap { text in
-      if let range = AddressRange(text) { return range }
-      table.note("allow_from", "\"\(text)\" is not allowed: expected an address or a range, such as \"192.168.1.0/24\"")
       return nil
     }
   }

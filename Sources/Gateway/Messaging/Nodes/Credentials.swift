@@ -4,6 +4,7 @@ import CLinux
 import Companion
 import EventLoop
 import Glibc
+import SQLite
 import Store
 
 /// Passwords of repeaters, rooms and sensors: a file that only its owner can read, a line each: `KEY PASSWORD`.
@@ -31,16 +32,32 @@ public final class Credentials {
     guard fstat(descriptor, &facts) == 0, facts.st_mode & 0o077 == 0 else {
       throw Failure(description: "\(location) can be read by others: chmod 600 it")
     }
-    var bytes: [UInt8] = []
-    while case .bytes(let more) = Descriptor.read(descriptor), bytes.count < Self.largest { bytes += more }
     var found: [PublicKey: Text] = [:]
-    for line in bytes.split(separator: 10) {
+    for line in try bytes(of: descriptor).split(separator: 10) {
       guard let blank = line.firstIndex(of: 0x20),
         let key = PublicKey(hex: String(decoding: line[..<blank], as: UTF8.self))
       else { continue }
       found[key] = Text(bytes: Array(line[(blank + 1)...]))
     }
     return found
+  }
+
+  /// All of the file: what is not read here would be lost with the next `set`.
+  private func bytes(of descriptor: Int32) throws(Failure) -> [UInt8] {
+    var bytes: [UInt8] = []
+    while bytes.count <= Self.largest {
+      switch Descriptor.read(descriptor) {
+      case .bytes(let more): bytes += more
+      case .end: return bytes
+      case .wouldBlock: throw Failure(description: "\(location): it is no file")
+      case .failed(let error): throw Failure(description: "\(location): \(error)")
+      }
+    }
+    throw tooLarge
+  }
+
+  private var tooLarge: Failure {
+    Failure(description: "\(location): more than \(Self.largest / 1024) KiB of passwords")
   }
 
   /// Stores a password; `nil` deletes it. The old file stays until the new one is whole and on disk.
@@ -51,14 +68,9 @@ public final class Credentials {
     for (key, password) in all.sorted(by: { $0.key.hex < $1.key.hex }) {
       bytes += Array((key.hex + " ").utf8) + password.bytes + [10]
     }
-    let fresh = location + ".new"
-    unlink(fresh)
-    let descriptor = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-    guard descriptor >= 0 else { throw Failure(description: "\(fresh): \(String(cString: strerror(errno)))") }
-    defer { close(descriptor) }
-    guard write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0,
-      rename(fresh, location) == 0
-    else { throw Failure(description: "\(location): \(String(cString: strerror(errno)))") }
-    Store.syncFolder(of: location)
+    guard bytes.count <= Self.largest else { throw tooLarge }
+    guard WholeFile.replace(location, with: bytes) else {
+      throw Failure(description: "\(location): \(String(cString: strerror(errno)))")
+    }
   }
 }

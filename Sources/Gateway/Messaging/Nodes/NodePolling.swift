@@ -163,15 +163,25 @@ public final class NodePolling {
     }
   }
 
-  /// Nodes that are polled, or whose password is stored; `nil`: the passwords cannot be read.
+  /// Nodes that are polled, or whose password is stored; `nil`: the passwords or the nodes cannot be read.
   public var needed: Set<PublicKey>? {
-    do {
-      // `try?`: no known node has this name.
-      let polled = reports.compactMap { try? Addressing(messenger.store).contact($0.poll.node).contact.key }
-      return Set(try service.credentials.read().keys).union(polled)
-    } catch {
-      return nil
+    // `try?`: the error is told when a password is needed.
+    guard let polledKinds, let passwords = try? service.credentials.read() else { return nil }
+    return Set(passwords.keys).union(polledKinds.keys)
+  }
+
+  /// The kinds of polls of each node that is polled; `nil`: the nodes cannot be read.
+  public var polledKinds: [PublicKey: Set<String>]? {
+    var kinds: [PublicKey: Set<String>] = [:]
+    for poll in reports.map(\.poll) {
+      do throws(Refusal) {
+        kinds[try Addressing(messenger.store).contact(poll.node).contact.key, default: []].insert(poll.kind.rawValue)
+      } catch {
+        if case .store = error { return nil }
+        // No known node has this name, or several have it: none is polled.
+      }
     }
+    return kinds
   }
 
   // MARK: Rooms

@@ -52,12 +52,18 @@ public enum NodeQuestion: Equatable, Sendable {
     }
   }
 
+  /// Whether the node is started anew by it.
+  var restarts: Bool {
+    guard case .cli(let text) = self else { return false }
+    return ["reboot", "clkreboot"].contains { text.bytes.starts(with: Array($0.utf8)) }
+  }
+
   /// The requested bytes of each neighbour's key, with which 11 entries fit into an answer.
   static let neighbourKeyBytes = 6
   static let neighboursOfAnswer: UInt8 = 11
 
-  /// `nil`: it cannot be asked. `now`: this machine's time.
-  func command(to contact: Contact, time: UInt32, now: Moment) -> Command? {
+  /// `nil`: it cannot be asked. `now`: this machine's time. `mark`: of a command to the node's CLI.
+  func command(to contact: Contact, time: UInt32, now: Moment, _ mark: CommandMark) -> Command? {
     let key = contact.key
     let salt = UInt32.random(in: .min ... .max)
     switch self {
@@ -65,21 +71,20 @@ public enum NodeQuestion: Equatable, Sendable {
     case .status: return .sendStatusRequest(key)
     case .telemetry: return .sendTelemetryRequest(key)
     case .neighbours(let first):
-      let query = NeighbourQuery(
-        count: Self.neighboursOfAnswer, first: first, order: .newest, keyBytes: UInt8(Self.neighbourKeyBytes),
-        salt: salt)
-      return .sendBinaryRequest(key, .neighbours(query))
+      let (most, bytes) = (Self.neighboursOfAnswer, UInt8(Self.neighbourKeyBytes))
+      return .sendBinaryRequest(key, .neighbours(count: most, first: first, keyBytes: bytes, salt: salt))
     case .path: return .sendPathDiscovery(key)
     case .access: return .sendBinaryRequest(key, BinaryRequest(type: 5, parameters: [0, 0]))
     case .trace(let path, let flags):
       return .sendTracePath(TraceRequest(tag: salt, auth: 0, flags: flags, path: path))
     case .cli(let text):
-      return .sendText(OutgoingText(type: .cliData, attempt: 0, time: time, recipient: key.prefix, text: text))
+      return .sendText(
+        OutgoingText(type: .cliData, attempt: 0, time: time, recipient: key.prefix, text: mark.marked(text)))
     case .clock: return contact.outPath.map { .sendAnonymousRequest(key, type: 3, parameters: $0.reversed.parameters) }
     case .owner: return contact.outPath.map { .sendAnonymousRequest(key, type: 2, parameters: $0.reversed.parameters) }
     case .setClock:
       let text = ClockSetting.command(at: now.milliseconds, isSynchronised: now.trusted)
-      return text.flatMap { Self.cli(Text($0)).command(to: contact, time: time, now: now) }
+      return text.flatMap { Self.cli(Text($0)).command(to: contact, time: time, now: now, mark) }
     case .keepAlive: return .sendBinaryRequest(key, BinaryRequest(type: 2, parameters: [0, 0, 0, 0]))
     case .regions(let path):
       return .sendAnonymousRequest(key, type: Self.regionsRequest, parameters: path.parameters)
@@ -100,9 +105,9 @@ public enum NodeQuestion: Equatable, Sendable {
   func length(path: Int) -> Int {
     switch self {
     case .login(let password): PacketLength.request(password.bytes.count, path: path, isLogin: true)
-    case .cli(let text): PacketLength.text(text.bytes.count, path: path)
+    case .cli(let text): PacketLength.text(CommandMark.length + text.bytes.count, path: path)
     case .trace(let hops, _): 2 + 9 + hops.count
-    case .setClock: PacketLength.text(15, path: path)
+    case .setClock: PacketLength.text(CommandMark.length + 15, path: path)
     case .clock, .owner: PacketLength.request(2 + path, path: path, isLogin: true)
     case .neighbours: PacketLength.request(11, path: path)
     case .regions(let back): PacketLength.request(2 + back.bytes.count, path: path, isLogin: true)
@@ -179,11 +184,20 @@ extension NodeQuestion {
 }
 
 extension NodeAnswer {
+  /// The node's time, as far as the answer has it.
+  var time: UInt32? {
+    switch self {
+    case .clock(let time): time
+    case .login(let login): login.serverTime
+    default: nil
+    }
+  }
+
   /// The shapes are in docs/control-socket.md.
   public func write(to json: inout JSONWriter) {
     switch self {
     case .login(let login):
-      json.field(Shape.Login().admin, login.permissions == 1 || (login.acl.map { $0 & 3 == 3 } ?? false))
+      json.field(Shape.Login().admin, login.isAdmin)
       json.field(Shape.Login().permissions, login.acl)
       if login.isReadOnly { json.field(Shape.Login().readOnly, true) }
       json.field(Shape.Login().serverTime, login.serverTime)

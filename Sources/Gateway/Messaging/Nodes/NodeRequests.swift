@@ -4,7 +4,9 @@ import Companion
 import Delivery
 import EventLoop
 import RadioSession
+import Store
 import Sync
+import Timing
 
 /// Questions to other nodes, one at a time: the radio forgets the first when it gets a second
 /// (docs/protocol/companion.md § 9.8).
@@ -23,13 +25,15 @@ public final class NodeRequests {
   private final class Asked {
     let question: NodeQuestion
     let contact: Contact
+    let mark: CommandMark
     /// The command that was handed to the radio.
     var handed: RadioQuestion?
     let answer = Promise<Result<NodeAnswer, Refusal>>()
 
-    init(_ question: NodeQuestion, _ contact: Contact) {
+    init(_ question: NodeQuestion, _ contact: Contact, _ mark: CommandMark) {
       self.question = question
       self.contact = contact
+      self.mark = mark
     }
 
     /// The answer's tag; `nil`: the radio has not taken the question.
@@ -64,11 +68,21 @@ public final class NodeRequests {
   private var link = LinkLife()
   /// The last question, even after its caller has gone: its air time is spent, and the answer may still come.
   private var asked: Asked?
+  /// The last commands to command lines: late replies are known by their marks.
+  private var marks: [(node: KeyPrefix, mark: CommandMark)] = []
+  private static let mostMarks = 64
+  private var markNumber = Int.random(in: 0..<1000)
+  private let begun: MonotonicTime
+  /// For so long after the start, replies to commands of the run before may come.
+  private static let earlierRun: Duration = .seconds(600)
   private weak var shared: SharedTurn?
+  /// Nodes that are asked, or will be: the radio must have them.
+  private var asking: [PublicKey] = []
+  var questioned: Set<PublicKey> { Set(asking) }
   /// The time of the last command: a server takes another one with the same time for a repetition.
   private var lastTime: UInt32 = 0
 
-  public init(_ messenger: Messenger) { self.messenger = messenger }
+  public init(_ messenger: Messenger) { (self.messenger, begun) = (messenger, messenger.loop.now) }
 
   private var connection: RadioConnection { messenger.synchronizer.connection }
 
@@ -81,10 +95,18 @@ public final class NodeRequests {
   public func ask(
     _ question: NodeQuestion, of contact: Contact, _ priority: DeliveryPriority
   ) async throws(Refusal) -> NodeAnswer {
+    asking.append(contact.key)
+    defer { if let place = asking.firstIndex(of: contact.key) { asking.remove(at: place) } }
     try await enter(priority)
     defer { turns.leave() }
-    let asked = Asked(question, contact)
+    markNumber += 1
+    let mark = CommandMark(number: markNumber, to: contact.key.prefix, by: messenger.store.radioKey?.prefix)
+    let asked = Asked(question, contact, mark)
     self.asked = asked
+    if question.isCommandLine {
+      if marks.count >= Self.mostMarks { marks.removeFirst() }
+      marks.append((contact.key.prefix, asked.mark))
+    }
     let result: Result<NodeAnswer, Refusal>
     do throws(CancellationError) { result = try await answer(to: asked, priority) } catch { throw .cancelled }
     return try result.get()
@@ -157,12 +179,19 @@ public final class NodeRequests {
     return asked.answer.isKept && asked.contact.key.prefix == prefix
   }
 
-  /// A reply of a remote CLI is an ordinary message.
-  public func received(_ message: QueuedMessage) {
-    guard let asked, asked.question.isCommandLine, case .contact(let reply) = message, reply.textType == .cliData,
-      reply.sender == asked.contact.key.prefix
-    else { return }
-    asked.answer.keep(.success(.cli(reply.text)))
+  /// A reply of a remote CLI comes like a message. True: it answers a command of this gateway, perhaps too late. Then it
+  /// is for the one who asked, and is stored nowhere: it may contain a password. Others come from the same node: those
+  /// to commands of programs that share the radio.
+  public func takes(_ message: QueuedMessage) -> Bool {
+    guard case .contact(let reply) = message, reply.textType == .cliData else { return false }
+    guard let known = marks.last(where: { $0.node == reply.sender && $0.mark.reply(in: reply.text) != nil }) else {
+      return messenger.loop.now - begun < Self.earlierRun
+        && CommandMark.isOwn(reply.text, of: reply.sender, to: messenger.store.radioKey?.prefix)
+    }
+    if let asked, asked.mark == known.mark, let text = asked.mark.reply(in: reply.text) {
+      asked.answer.keep(.success(.cli(text)))
+    }
+    return true
   }
 
   // MARK: One question
@@ -177,10 +206,10 @@ public final class NodeRequests {
       return .failure(.full("the hour's air time for \(priority.name) traffic is used up; try later"))
     }
     lastTime = max(messenger.synchronizer.radioTime ?? 0, lastTime &+ 1)
-    let now = messenger.synchronizer.now
-    guard let command = asked.question.command(to: asked.contact, time: lastTime, now: now) else {
+    let now = messenger.store.judgingNow
+    guard let command = asked.question.command(to: asked.contact, time: lastTime, now: now, asked.mark) else {
       messenger.giveBack(airtime, for: purpose)
-      return .failure(.invalid(Self.cannotAsk(asked.question, asked.contact)))
+      return .failure(.invalid(cannotAsk(asked.question, asked.contact)))
     }
     asked.handed = connection.submit(command, .interactive)
     guard let handed = asked.handed else {
@@ -195,15 +224,20 @@ public final class NodeRequests {
     }
     switch outcome {
     case .replied(.sent(let reply)): sent = reply
-    case .failed(.notSent): return .failure(.radio(RadioConnection.stuckScope))
+    case .failed(.notSent) where connection.isScopeStuck: return .failure(.radio(RadioConnection.stuckScope))
+    case .failed(.notSent): return .failure(.silence("the radio does not answer; nothing was sent"))
     case .failed(.refused(.notFound)):
       messenger.synchronizer.radioDidNotKnow(asked.contact.key)
       return .failure(.notOnRadio(asked.contact.name.string))
     case .failed(.linkLost): return .failure(.linkDown)
+    case .failed(.timedOut):
+      return .failure(.silence("the radio does not answer; \(asked.contact.name.string) may have got the request"))
     case .failed(.refused(let error)):
       return .failure(.radio("the radio refuses: \(error.map(\.description) ?? "no reason given")"))
     default: return .failure(.radio("the radio did not accept the request"))
     }
+    // Not before: a command that was not sent starts nothing anew.
+    if asked.question.restarts { messenger.nodes?.does(.restarts, asked.contact.key) }
     guard asked.question != .keepAlive else { return .success(.sent) }
     var limit = Self.patience(sent, atMost: longestWait)
     if asked.question.isCommandLine { limit += Self.cliExtra }
@@ -219,11 +253,11 @@ public final class NodeRequests {
     min(max(shortest, .milliseconds(Int64(Double(sent.suggestedTimeout) * patience))), longest)
   }
 
-  private static func cannotAsk(_ question: NodeQuestion, _ contact: Contact) -> String {
+  private func cannotAsk(_ question: NodeQuestion, _ contact: Contact) -> String {
     question != .setClock
       ? "this can only be asked for along a path, and none to \(contact.name.string) is known: meshpost contact path NAME --discover, or "
         + "meshpost node login NAME"
-      : NodeService.noTime
+      : NodeService.noTime(messenger.store)
   }
 
   private static func silence(_ question: NodeQuestion, _ contact: Contact) -> String {

@@ -17,7 +17,8 @@ struct SenderClock {
     self.init(last: try store.lastSenderTime(), lastInRooms: try store.lastSenderTime(of: .room))
   }
 
-  /// A last time that is this far ahead of a trusted clock, in seconds, was wrong and is ignored.
+  /// A last time that is this far ahead of a trusted clock, in seconds, was wrong and is ignored. In rooms: of the
+  /// radio's clock, and of ours, as a radio that has lost its time begins years ago.
   private static let tolerance: Int64 = 86_400
 
   /// Seconds since 1970. `radio`: the radio's clock; if our clock is not synchronised, the later one is more likely right.
@@ -33,7 +34,9 @@ struct SenderClock {
   /// a post ahead of it would ignore every request (docs/protocol/companion.md § 9.8).
   mutating func nextInRoom(_ now: Moment, radio: UInt32?) -> UInt32 {
     let clock = radio.map { $0 &+ 1 } ?? UInt32(clamping: now.milliseconds / 1000)
-    lastInRooms = max(clock, lastInRooms &+ 1)
+    let latest = max(Int64(clock), now.milliseconds / 1000)
+    let isWrong = (radio != nil || now.trusted) && Int64(lastInRooms) > latest + Self.tolerance
+    lastInRooms = isWrong ? clock : max(clock, lastInRooms &+ 1)
     return lastInRooms
   }
 }

@@ -16,7 +16,8 @@ import Timing
 public final class Knock {
   /// Nodes that are tried for one text, the last heard first.
   static let mostGuests = 4
-  /// Nodes that are let in within an hour for a text whose sender is not among them: somebody else's node may have our hash.
+  /// Nodes that are let in within an hour for a text whose sender is not among them: somebody else's node may have our
+  /// hash. Each one that did write allows one more: then it is our own people who knock.
   static let mostInVain = 4
   /// Nodes that are let in within an hour in all.
   static let mostAdded = 32
@@ -31,6 +32,7 @@ public final class Knock {
   private static let mostSeen = 16
 
   private let table: RadioTable
+  private let keeper: ContactEviction
   private let synchronizer: Synchronizer
   private let store: Store
   private let loop: EventLoop
@@ -39,14 +41,17 @@ public final class Knock {
   private var seen: [[UInt8]] = []
   /// When nodes were let in that have not written, and neither has one that was let in with them.
   private var inVain: [MonotonicTime] = []
+  /// When nodes that were let in have written.
+  private var found: [MonotonicTime] = []
   /// When nodes were let in.
   private var additions: [MonotonicTime] = []
   /// Nodes that were let in and have not written, the last one last: others are tried before them.
   private var silent: [PublicKey] = []
-  private var shortageToldAt: MonotonicTime?
   /// Nodes in the table that have not written yet. They are not evicted meanwhile.
   public private(set) var guests: Set<PublicKey> = []
   private var isTakenUp = false
+  /// Nodes that are being added.
+  private var entering: Set<PublicKey> = []
   /// When the last message of each node with this first byte was stored.
   private var written: [UInt8: MonotonicTime] = [:]
   private var noticedAt: MonotonicTime?
@@ -54,9 +59,16 @@ public final class Knock {
   private let idle = Waiter()
   /// The table has no place for a node that writes.
   public var whenFull: () -> Void = {}
+  /// Texts that nobody could read.
+  public private(set) var unread = UnreadTexts()
+  /// First bytes of keys whose texts are waited for.
+  private var awaited: Set<UInt8> = []
+  /// Texts that could not be read are told.
+  public var whenUnread: (UnreadTexts) -> Void = { _ in }
 
-  public init(_ table: RadioTable, _ synchronizer: Synchronizer, store: Store, on loop: EventLoop, log: Log) {
-    self.table = table
+  public init(_ keeper: ContactEviction, _ synchronizer: Synchronizer, store: Store, on loop: EventLoop, log: Log) {
+    self.keeper = keeper
+    table = keeper.table
     self.synchronizer = synchronizer
     self.store = store
     self.loop = loop
@@ -77,7 +89,7 @@ public final class Knock {
     // `try?`: bytes that are no packet are no text.
     guard let own = synchronizer.connection.identity?.info.key.bytes.first, let packet = try? Packet(decoding: bytes),
       packet.type == .text, case .text(let envelope)? = try? packet.content(), envelope.destination == own,
-      envelope.source != own, synchronizer.knowsAllContacts, !seen.contains(envelope.mac + envelope.cipher),
+      envelope.source != own, !seen.contains(envelope.mac + envelope.cipher),
       tasks.count < Self.mostSeen
     else { return }
     if seen.count >= Self.mostSeen { seen.removeFirst() }
@@ -97,8 +109,11 @@ public final class Knock {
   public func messageCame(from sender: KeyPrefix) {
     if let hash = sender.bytes.first { written[hash] = loop.now }
     silent.removeAll { $0.prefix == sender }
+    // What waited in the radio at a start comes before the guests of the earlier run are taken up.
+    if !isTakenUp, guests.isEmpty { guests = store.ifReadable { try store.guests() } ?? [] }
     guard let guest = guests.first(where: { $0.prefix == sender }) else { return }
     leave([guest])
+    found.append(loop.now)
     let name = (store.ifReadable { try store.contact(guest) })??.contact.name.string ?? guest.prefix.hex
     log.notice("\(name) has written, and stays in the radio's contacts")
   }
@@ -115,18 +130,19 @@ public final class Knock {
   /// The link is lost, or another radio is attached.
   public func linkLost() {
     tasks.cancel()
-    (isTakenUp, written, noticedAt, idleAt) = (false, [:], nil, nil)
+    (isTakenUp, written, noticedAt, idleAt, awaited) = (false, [:], nil, nil, [])
   }
 
   private func look(for hash: UInt8, _ since: MonotonicTime) async {
     do {
+      guard try await keeper.knowsAllContacts() else { return }
       let known = try store.nodes(withHash: hash, limit: Self.mostCandidates)
       guard !known.strangers.isEmpty else { return }
       if known.hasContact, try await isRead(hash, since) { return }
       // Those first that were not tried in vain, and of the others the one that was tried longest ago.
       let order = known.strangers.sorted { place(of: $0) < place(of: $1) }
       let added = await letIn(Array(order.prefix(Self.mostGuests)))
-      if !added.isEmpty { await wait(for: added) }
+      try await waitForText(from: hash, since, added)
     } catch is CancellationError {
       // The link is lost or the gateway ends: the guests are on disk.
     } catch {
@@ -149,6 +165,31 @@ public final class Knock {
 
   private func place(of stored: StoredContact) -> Int { silent.firstIndex(of: stored.contact.key).map { $0 + 1 } ?? 0 }
 
+  /// Its sender repeats a text, and each attempt is another packet: all of them are one text.
+  private func waitForText(
+    from hash: UInt8, _ since: MonotonicTime, _ added: Set<PublicKey>
+  ) async throws(CancellationError) {
+    let isFirst = awaited.insert(hash).inserted
+    guard isFirst || !added.isEmpty else { return }
+    try await loop.sleep(for: Self.patience)
+    await takeOut(added)
+    guard isFirst else { return }
+    awaited.remove(hash)
+    if !(written[hash].map { $0 >= since } ?? false) { wasUnread(hash) }
+  }
+
+  private func wasUnread(_ hash: UInt8) {
+    guard let news = unread.add(hash, now: loop.now) else { return }
+    log.warning("\(news) (docs/care.md, \"The contact table\")")
+    store.post("texts that could not be read") {
+      [moment = synchronizer.now, radio = synchronizer.connection.identity?.info.name.string] store throws(SQLiteError)
+      in
+      _ = try store.append(
+        .radioGap, at: moment, body: EventBody.unread(news.count, senders: news.senders, radio: radio))
+    }
+    whenUnread(unread)
+  }
+
   private func wait(for added: Set<PublicKey>) async {
     // `try?`: cancelled, they stay guests on disk.
     guard (try? await loop.sleep(for: Self.patience)) != nil else { return }
@@ -158,28 +199,32 @@ public final class Knock {
   /// Adds the nodes to the radio's table, and returns those that were added.
   private func letIn(_ strangers: [StoredContact]) async -> Set<PublicKey> {
     var added: Set<PublicKey> = []
-    for stored in strangers where !guests.contains(stored.contact.key) && mayAdd(stored) {
-      inVain.removeAll { loop.now - $0 >= .seconds(3600) }
-      additions.removeAll { loop.now - $0 >= .seconds(3600) }
-      guard inVain.count + guests.count < Self.mostInVain, additions.count < Self.mostAdded else {
-        sayThatNoMoreAreLetIn(stored)
+    // A guest that is a stranger was taken out by another program.
+    for stored in strangers where !entering.contains(stored.contact.key) && mayAdd(stored) {
+      guard mayTry(beside: guests.subtracting([stored.contact.key]).count) else {
+        log.info(
+          "\(stored.contact.name.string) may have written, and is not added: too many were added in vain within the hour"
+        )
         break
       }
+      entering.insert(stored.contact.key)
+      defer { entering.remove(stored.contact.key) }
       // On disk first: a guest is taken out whenever this program ends.
       keep(guests.union([stored.contact.key]))
       do throws(Refusal) {
+        try await keeper.seat(stored, for: .knock)
         additions.append(loop.now)
-        try await table.putBack(stored.contact)
         added.insert(stored.contact.key)
         log.notice(
           "a text for this radio came from a node that it does not have, perhaps \(stored.contact.name.string): added to its contacts, to read it when it is repeated"
         )
       } catch {
         // Without an answer the radio may have it: it stays a guest, and is taken out later.
-        if case .radio = error {
-          leave([stored.contact.key])
-          if table.isFull { whenFull() }
+        switch error {
+        case .silence, .linkDown: break
+        default: leave([stored.contact.key])
         }
+        if table.isFull { whenFull() }
         log.info(
           "\(stored.contact.name.string) may have written, and cannot be added to the radio's contacts: \(error)")
         break
@@ -188,12 +233,11 @@ public final class Knock {
     return added
   }
 
-  private func sayThatNoMoreAreLetIn(_ stored: StoredContact) {
-    guard shortageToldAt.map({ loop.now - $0 >= .seconds(3600) }) ?? true else { return }
-    shortageToldAt = loop.now
-    log.warning(
-      "a text for this radio came from a node that it does not have, perhaps \(stored.contact.name.string), and is lost: \(Self.mostInVain) nodes were added in vain within the hour. Add it with meshpost contact add (logged at most once an hour)"
-    )
+  private func mayTry(beside guests: Int) -> Bool {
+    for times in [\Knock.inVain, \.found, \.additions] as [ReferenceWritableKeyPath<Knock, [MonotonicTime]>] {
+      self[keyPath: times].removeAll { loop.now - $0 >= .seconds(3600) }
+    }
+    return inVain.count + guests < Self.mostInVain + found.count && additions.count < Self.mostAdded
   }
 
   /// A radio that adds nodes only by hand gets back only those that were evicted.
@@ -207,7 +251,7 @@ public final class Knock {
     let isFound = added.contains { !guests.contains($0) }
     for key in added where guests.contains(key) {
       do throws(Refusal) { try await table.remove(key) } catch {
-        log.info("\(key.prefix.hex) did not write, and cannot be removed from the radio's contacts: \(error)")
+        log.info("\(key.prefix.hex) was let in to write, and cannot be removed from the radio's contacts: \(error)")
         // It stays a guest on disk, for the next link.
         if case .linkDown = error { return }
       }

@@ -31,22 +31,36 @@ public final class RadioConfigurator {
 
   private var connection: RadioConnection { synchronizer.connection }
 
-  /// Reads all settings from the radio.
-  public func read() async throws(Refusal) -> Facts {
+  private static let settings: [Command] = [.getTuning, .getAutoAdd, .getDefaultFloodScope]
+  private static let state: [Command] = [.getBattery, .getStats(0), .getStats(1), .getStats(2)]
+
+  /// What the radio answers.
+  public func read() async throws(Refusal) -> Facts { try await read(Self.settings + Self.state, isWhole: false) }
+
+  /// All settings. Whoever keeps them, or changes one of those that share a command, must not take a lost answer for an old firmware.
+  public func readSettings() async throws(Refusal) -> Facts { try await read(Self.settings, isWhole: true) }
+
+  private func read(_ questions: [Command], isWhole: Bool, isChanged: Bool = false) async throws(Refusal) -> Facts {
     guard connection.state == .up else { throw .linkDown }
-    await synchronizer.refreshIdentity()
-    guard let identity = connection.identity else { throw .linkDown }
+    let isAnswered = await synchronizer.refreshIdentity(isChanged: isChanged)
+    guard connection.state == .up, let identity = connection.identity else { throw .linkDown }
+    guard isAnswered else { throw Self.unanswered(isWhole) }
     var facts = Facts(identity: identity)
-    for question: Command in [
-      .getTuning, .getAutoAdd, .getBattery, .getDefaultFloodScope, .getStats(0), .getStats(1), .getStats(2),
-    ] {
+    for question in questions {
       switch await connection.ask(question, .interactive) {
       case .replied(let reply): Self.note(reply, &facts)
       case .failed(.linkLost): throw .linkDown
+      case .failed(.timedOut) where isWhole, .failed(.notSent) where isWhole:
+        throw Self.unanswered(isWhole)
       default: break  // an older firmware does not know the question
       }
     }
     return facts
+  }
+
+  private static func unanswered(_ isWhole: Bool) -> Refusal {
+    let end = isWhole ? ", and nothing was done" : ""
+    return .radio("the radio did not answer a question about its settings\(end): try again")
   }
 
   private static func note(_ reply: Reply, _ facts: inout Facts) {
@@ -64,7 +78,7 @@ public final class RadioConfigurator {
 
   /// Applies one setting after the other, and stops at the first that the radio refuses. Returns the radio's settings afterwards.
   public func apply(_ settings: [RadioSetting]) async throws(Refusal) -> Facts {
-    let facts = try await read()
+    let facts = try await readSettings()
     for (count, setting) in settings.enumerated() {
       if case .floodScope(let scope) = setting, !facts.knowsFloodScope {
         // An older radio has no default region: there is nothing to remove.
@@ -77,14 +91,19 @@ public final class RadioConfigurator {
         throw .radio("\(setting.message) \(Self.words(outcome))\(count > 0 ? "; \(count) before it were set" : "")")
       }
     }
-    return try await read()
+    do throws(Refusal) {
+      return try await read(Self.settings + Self.state, isWhole: false, isChanged: true)
+    } catch {
+      throw .radio("it was set, and the radio did not tell its settings after that: run `meshpost radio info`")
+    }
   }
 
   private static func words(_ outcome: RadioSession.Outcome) -> String {
     switch outcome {
     case .failed(.refused(let error)): "is refused by the radio: \(error?.description ?? "without a reason")"
-    case .failed(.linkLost): "was not sent: the link is down"
+    case .failed(.linkLost): "was not answered, and the link is down; it may have been set anyway"
     case .failed(.timedOut): "was not answered; it may have been set anyway"
+    case .failed(.notSent): "was not sent: the radio does not answer"
     default: "got an unexpected answer"
     }
   }

@@ -95,6 +95,11 @@ public enum RadioSetting: Equatable, Sendable {
     guard (1...30).contains(name.utf8.count), name != "none", !name.utf8.contains(0) else {
       throw .invalid("flood-scope: a name must have 1 to 30 bytes")
     }
+    if let known = Region(name)?.key, known != key {
+      throw .invalid(
+        "flood-scope: the key of the public region \(name) "
+          + "follows from its name; the name of a region with a key of its own begins with $")
+    }
     return FloodScope(name: Text(name), key: key)
   }
 

@@ -3,7 +3,6 @@
 import Companion
 import Delivery
 import EventLoop
-import RadioSession
 import Timing
 
 /// Asks which nodes are in direct range: one packet, which every repeater and sensor that hears it answers by itself, after a random delay.
@@ -21,7 +20,14 @@ public final class RadioSurvey {
     public var snrThere: SNR
   }
 
-  public static let types: [NodeType] = [.chat, .repeater, .room, .sensor]
+  private static let types: [NodeType] = [.chat, .repeater, .room, .sensor]
+
+  /// The type of this name, as people give it.
+  public static func nodeType(named word: String) throws(Refusal) -> NodeType {
+    if let type = types.first(where: { $0.name == word }) { return type }
+    throw .invalid("\"\(word)\" is not a type: expected chat, repeater, room or sensor")
+  }
+
   public static let longest: Duration = .seconds(60)
   /// Answers that are kept; further ones are not.
   private static let mostFound = 64
@@ -36,34 +42,17 @@ public final class RadioSurvey {
   /// Asks, and listens so long. Answers with the nodes, the one that hears this radio best first.
   public func run(_ types: [NodeType], for time: Duration) async throws(Refusal) -> [Found] {
     guard tag == nil else { throw .full("a survey is going on; try again in a minute") }
-    let connection = messenger.synchronizer.connection
-    guard connection.state == .up else { throw .linkDown }
-    let airtime = messenger.airtime(of: Self.bytesOnAir) ?? 0
-    guard messenger.spend(airtime, .interactive, for: .request) else {
-      throw .full("the hour's air time is used up; try later")
-    }
     let tag = UInt32.random(in: 1 ... .max)
     (self.tag, found) = (tag, [])
     defer { (self.tag, found) = (nil, []) }
     let filter = types.reduce(UInt8(0)) { $0 | 1 << ($1.rawValue & 7) }
     let request = ControlPayload.discoverRequest(prefixOnly: false, typeFilter: filter, tag: tag, since: nil)
-    let outcome = await connection.ask(.sendControlData(request.encode()), .interactive)
-    switch outcome {
-    case .replied(.ok): break
-    case .failed(.linkLost): throw .linkDown
-    case .failed(.refused(let error)):
-      messenger.giveBack(airtime, for: .request)
-      throw .radio(
-        error == .unsupported
-          ? "the radio's firmware cannot ask for nodes in range: that needs 1.10"
-          : "the radio refuses: \(Self.words(error))")
-    default: throw .radio("the radio did not accept the request")
-    }
+    try await messenger.sendAtOnce(
+      .sendControlData(request.encode()), bytes: Self.bytesOnAir, for: .request,
+      unsupported: "the radio's firmware cannot ask for nodes in range: that needs 1.10")
     do { try await messenger.loop.sleep(for: min(max(time, .seconds(1)), Self.longest)) } catch { throw .cancelled }
     return found.sorted { ($0.snrThere.quarters, $0.snr.quarters) > ($1.snrThere.quarters, $1.snr.quarters) }
   }
-
-  private static func words(_ error: RadioError?) -> String { error?.description ?? "no reason given" }
 
   public func received(_ push: Push) {
     guard let tag, case .controlData(let snr, let rssi, _, let payload) = push,

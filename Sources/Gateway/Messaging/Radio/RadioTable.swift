@@ -10,6 +10,8 @@ import Sync
 public final class RadioTable {
   private let synchronizer: Synchronizer
   private let store: Store
+  /// The radio has refused a contact beside so many, although it says that it has more places.
+  private var refusedBeside: (count: Int, most: Int)?
 
   public init(_ synchronizer: Synchronizer, store: Store) {
     self.synchronizer = synchronizer
@@ -17,13 +19,20 @@ public final class RadioTable {
   }
 
   private func ask(_ command: Command) async throws(Refusal) -> Reply {
-    switch await synchronizer.connection.ask(command, .interactive) {
+    try reply(to: command, await synchronizer.connection.ask(command, .interactive))
+  }
+
+  private func reply(to command: Command, _ outcome: RadioSession.Outcome) throws(Refusal) -> Reply {
+    if outcome.leavesDoubt { synchronizer.doubtEffect(of: command) }
+    switch outcome {
     case .replied(let reply): return reply
     case .failed(.refused(let error)):
       if error == .notFound, case .removeContact(let key) = command { synchronizer.radioDidNotKnow(key) }
+      if error == .tableFull, case .addUpdateContact = command, let count, let most { refusedBeside = (count, most) }
       throw Self.refusal(error, of: command)
     case .failed(.linkLost): throw .linkDown
     case .failed(.timedOut): throw .silence("the radio does not answer; it may have done it anyway")
+    case .failed(.notSent): throw .silence("the radio does not answer; nothing was changed")
     default: throw .radio("the radio sent an unexpected answer")
     }
   }
@@ -46,16 +55,21 @@ public final class RadioTable {
 
   /// Whether the radio has as many contacts as it has places. An unreadable store knows no number.
   var isFull: Bool {
-    guard let most = synchronizer.connection.identity?.device?.maxContacts else { return false }
-    return (store.ifReadable { try store.contactCount(onRadio: true) }).map { Int($0) >= most } ?? false
+    guard let most, let count else { return false }
+    return count >= most || refusedBeside.map { $0.most == most && count >= $0.count } ?? false
   }
+
+  private var most: Int? { synchronizer.connection.identity?.device?.maxContacts }
+  private var count: Int? { store.ifReadable { try store.contactCount(onRadio: true) }.map { Int($0) } }
 
   /// Adds a node, or changes its record in the radio, and then fetches the record as the radio has it.
   public func add(_ contact: Contact) async throws(Refusal) {
     guard !contact.key.isZero, !contact.key.prefix.isZero else { throw .invalid("a key must not be all zeros") }
     var whole = contact
     whole.lastModified = synchronizer.radioTime ?? contact.lastModified
+    let others = count ?? 0
     _ = try await ask(.addUpdateContact(whole))
+    if let refused = refusedBeside, others >= refused.count { refusedBeside = nil }
     synchronizer.refresh(contact.key)
   }
 
@@ -64,23 +78,36 @@ public final class RadioTable {
     try await change(key) { $0.isFavourite = isFavourite }
   }
 
-  /// Lets a node run commands on the radio, or not. It is on disk first: what is granted here is not reported as another program's doing.
+  /// Lets a node run commands on the radio, or not. What is granted here is not reported as another program's doing: the grant is on disk before the
+  /// radio has the right, and until the store has the record without it.
   public func setMayCommand(_ mayCommand: Bool, of key: PublicKey) async throws(Refusal) {
-    try await Refusal.translating { () async throws(StoreError) in
-      try await store.save { store throws(SQLiteError) in try store.setGranted(mayCommand, to: key) }
-    }
-    try await change(key) { $0.mayCommand = mayCommand }
+    if mayCommand { try await grant(true, to: key) }
+    let changed = try await change(key) { $0.mayCommand = mayCommand }
+    guard !mayCommand else { return }
+    synchronizer.keepChanged(changed)
+    try await grant(false, to: key)
   }
 
-  private func change(_ key: PublicKey, _ change: (inout Contact) -> Void) async throws(Refusal) {
+  private func grant(_ isGranted: Bool, to key: PublicKey) async throws(Refusal) {
+    try await Refusal.translating { () async throws(StoreError) in
+      try await store.save { store throws(SQLiteError) in try store.setGranted(isGranted, to: key) }
+    }
+  }
+
+  @discardableResult
+  private func change(_ key: PublicKey, _ change: (inout Contact) -> Void) async throws(Refusal) -> Contact {
     guard case .contact(let contact) = try await ask(.getContactByKey(key)) else {
       throw .radio("the radio sent an unexpected answer")
     }
     var changed = contact
     change(&changed)
-    if changed != contact { return try await add(changed) }
-    // The record is read again in any case, and the alerts look at it.
-    synchronizer.refresh(key)
+    if changed != contact {
+      try await add(changed)
+    } else {
+      // The record is read again in any case, and the alerts look at it.
+      synchronizer.refresh(key)
+    }
+    return changed
   }
 
   /// Puts a node back that left the table. A right to run commands does not come back with it: somebody may have taken it away.
@@ -180,11 +207,16 @@ public final class RadioTable {
     return channel
   }
 
-  /// Puts a channel into its slot, whatever was there.
+  /// Puts a channel into its slot, whatever was there. If the radio does not say whether it did, nothing is sent to the slot until it is read again.
   public func put(_ channel: Channel) async throws(Refusal) {
-    _ = try await ask(.setChannel(channel))
+    let command = Command.setChannel(channel)
+    await synchronizer.willPut(channel, within: Self.longestRead)
+    let outcome = await synchronizer.connection.ask(command, .interactive)
+    _ = try reply(to: command, outcome)
     try await Refusal.translating { () async throws(StoreError) in try await synchronizer.changed(channel) }
   }
+
+  private static let longestRead: Duration = .seconds(10)
 
   /// Empties the channel's slot, and returns it. The channel's region is deleted, too: it would count if the channel were joined again.
   public func remove(_ channel: Channel) async throws(Refusal) -> Channel {

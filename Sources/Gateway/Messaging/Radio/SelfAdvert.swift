@@ -3,7 +3,6 @@
 import Companion
 import Delivery
 import EventLoop
-import RadioSession
 import Store
 import Timing
 
@@ -79,29 +78,11 @@ public final class SelfAdvert {
 
   /// `isFlood`: through the whole mesh, in the radio's default scope; else to direct neighbours.
   public func send(isFlood: Bool, _ priority: DeliveryPriority = .interactive) async throws(Refusal) {
-    let connection = messenger.synchronizer.connection
-    guard connection.state == .up, let info else { throw .linkDown }
+    guard messenger.synchronizer.connection.state == .up, let info else { throw .linkDown }
     let bytes = PacketLength.advert(name: info.name.bytes.count, hasPosition: info.locationPolicy != 0)
-    let airtime = messenger.airtime(of: bytes) ?? 0
     do { try await messenger.untilCalm(priority, since: messenger.loop.now) } catch { throw .cancelled }
-    guard messenger.spend(airtime, priority, for: .advert) else {
-      throw .full("the hour's air time for \(priority.name) traffic is used up; try later")
-    }
-    let outcome = await connection.ask(.sendSelfAdvert(flood: isFlood), .interactive)
-    if case .failed(.refused) = outcome { messenger.giveBack(airtime, for: .advert) }
-    if let refusal = Self.refusal(outcome) { throw refusal }
+    try await messenger.sendAtOnce(.sendSelfAdvert(flood: isFlood), bytes: bytes, priority, for: .advert)
     wasSent(isFlood: isFlood)
-  }
-
-  private static func refusal(_ outcome: RadioSession.Outcome) -> Refusal? {
-    switch outcome {
-    case .replied(.ok): nil
-    case .failed(.linkLost): .linkDown
-    case .failed(.timedOut): .silence("the radio does not answer; it may have sent the advert anyway")
-    case .failed(.refused(let error)):
-      .radio("the radio did not send an advert: \(error.map(\.description) ?? "no reason given")")
-    default: .radio("the radio sent an unexpected answer")
-    }
   }
 
   /// The radio was advertised, from here or by a program that shares it.

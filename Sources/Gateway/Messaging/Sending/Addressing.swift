@@ -71,7 +71,11 @@ public struct Addressing {
       if kind != .contact {
         try store.eachChannel { channel in
           if channel.secret.digest == text { return found.add(.channel(channel), .key) }
-          if let rank = Self.rank(channel.name.string, "", text) { found.add(.channel(channel), rank.ofChannel) }
+          // The secret of a `#channel` follows from its exact name: what looks like it is another channel, with other people.
+          guard let rank = Self.rank(channel.name.string, "", text), rank == .name || !text.begins(with: "#") else {
+            return
+          }
+          found.add(.channel(channel), rank.ofChannel)
         }
       }
       if kind != .channel, !text.begins(with: "#") {

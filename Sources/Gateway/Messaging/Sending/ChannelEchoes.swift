@@ -14,12 +14,14 @@ struct ChannelEchoes {
     let id: Int64
     let payload: [UInt8]
     let until: MonotonicTime
-    /// The last repeater of each repeat, so that each counts once.
-    var repeaters: Set<[UInt8]> = []
+    /// Repeats by their path. A repeater passes a packet on once: a second packet with the same path is that of another
+    /// repeater with the same hash.
+    var repeats: [Path: Int] = [:]
   }
 
-  /// Maximum number of messages looked for at once; the oldest is dropped.
-  static let most = 16
+  /// Maximum number of messages looked for at once; the oldest is dropped. And of a message's repeats with different paths; further ones are not
+  /// counted.
+  static let (most, mostPaths) = (16, 64)
 
   private var expected: [Expected] = []
 
@@ -40,15 +42,21 @@ struct ChannelEchoes {
   /// The payload of a message's packet; `nil`: it is not looked for.
   func payload(of id: Int64) -> [UInt8]? { expected.last { $0.id == id }?.payload }
 
-  /// The sent message whose repeat this packet is, unless that repeat was counted already.
+  /// The sent message that this packet shows a further repeater of; `nil`: none.
   mutating func heard(_ bytes: [UInt8], now: MonotonicTime) -> Int64? {
     guard !expected.isEmpty else { return nil }
     expected.removeAll { $0.until <= now }
     guard let packet = try? Packet(decoding: bytes), packet.type == .groupText, packet.pathLength.hops > 0,
-      let place = expected.firstIndex(where: { $0.payload == packet.payload })
+      let place = expected.firstIndex(where: { $0.payload == packet.payload }),
+      let path = Path(bytes: packet.path, bytesPerHop: packet.pathLength.bytesPerHop)
     else { return nil }  // `try?`: bytes that are no packet repeat nothing
-    let repeater = Array(packet.path.suffix(packet.pathLength.bytesPerHop))
-    guard expected[place].repeaters.insert(repeater).inserted else { return nil }
-    return expected[place].id
+    let width = packet.pathLength.bytesPerHop
+    let known = expected[place].repeats
+    guard known[path] != nil || known.count < Self.mostPaths else { return nil }
+    let count = (known[path] ?? 0) + 1
+    expected[place].repeats[path] = count
+    // A repeater may have heard the packet by several ways, of which it has passed on one.
+    let ofRepeater = known.filter { $0.key.bytes.suffix(width) == packet.path.suffix(width) }.values.max() ?? 0
+    return count > ofRepeater ? expected[place].id : nil
   }
 }

@@ -21,6 +21,8 @@ public final class Messenger {
     public var lifetime: Duration = .seconds(24 * 3600)
     /// How long a message of another gateway waits: if our radio receives it itself meanwhile, it is not sent.
     public var exchangeHold: Duration = .seconds(10)
+    /// In this time after a start, a hub tells whether this database was put back: then what waits in it may have been sent.
+    public var untilHubsTell: Duration = .zero
 
     public init() {}
   }
@@ -50,6 +52,11 @@ public final class Messenger {
   var echoes = ChannelEchoes()
   var underWay = MessagesUnderWay()
   var unsaved = UnsavedStates()
+  /// Changes of messages whose rows cannot be read, in their order, and the task that reads again.
+  var unapplied: [StateChange] = []
+  var applying: LoopTask?
+  /// Waits to read the messages of a radio that was just attached.
+  var resuming: LoopTask?
   /// Short tasks of sending, of nodes and of paths.
   let tasks: LoopTasks
   /// Rings at the machine's next deadline, or at the next expiry of a held message.
@@ -60,6 +67,10 @@ public final class Messenger {
   /// When the first message for another radio expires.
   var nextHeldEnd: MonotonicTime?
   private var budgetToldAt: MonotonicTime?
+  /// Messages whose recipients the radio did not know once.
+  var unknownOnce: Set<Int64> = []
+  /// Messages whose recipients have no place in the radio's table.
+  var placeless: Set<Int64> = []
   /// Accepted messages that are not on disk yet.
   var arriving = 0
   var counts = (delivered: 0, failed: 0, channel: 0)
@@ -74,7 +85,9 @@ public final class Messenger {
   /// Asks for paths, and knows which rooms are read-only for us.
   weak var nodes: NodeService?
   /// Restores nodes that were evicted from the radio's table.
-  public weak var keeper: ContactEviction?
+  public weak var keeper: ContactEviction? {
+    didSet { keeper?.recipients = { [weak self] in self?.recipients ?? ([], []) } }
+  }
   weak var advert: SelfAdvert?
 
   public init(
@@ -89,6 +102,7 @@ public final class Messenger {
     senderClock = try SenderClock(store)
     let uses = try Self.readAirtime(store, synchronizer.now, loop.now)
     session = DeliverySession(settings.delivery, uses: uses, seed: UInt64.random(in: .min ... .max))
+    recallChannel()
     try resume()
   }
 
@@ -99,7 +113,12 @@ public final class Messenger {
     session = DeliverySession(settings.delivery, uses: uses, seed: UInt64.random(in: .min ... .max))
     underWay.forget()
     unsaved.forget()
+    unapplied = []
+    resuming?.cancel()
+    // Rows of the new database get the same numbers.
+    echoes = ChannelEchoes()
     isReady = false
+    (unknownOnce, placeless) = ([], [])
     heardAirtime.forget()
     impatientBefore = 0
     keep(uses)
@@ -138,6 +157,8 @@ public final class Messenger {
     defer {
       takeAnswer()
       unsaved.stop()
+      applying?.cancel()
+      resuming?.cancel()
       underWay.forget()
       tasks.cancel()
     }
@@ -167,7 +188,17 @@ public final class Messenger {
       waiting.append(message)
       return true
     }
-    for message in waiting { enqueue(message, isFromEarlierRun: true) }
+    for row in waiting {
+      // Its end may not be on disk yet. And one that came meanwhile is in the queue already.
+      var message = unsaved[row.id]?.message ?? row
+      guard !message.hasEnded, message.radio == store.radio, !session.isLive(row.id) else { continue }
+      // Nobody knows whether the radio got it.
+      if message.state == .sending, message.kind != .channel, unsaved[message.id] == nil {
+        (message.state, message.attempts.accepted) = (.sent, message.attempts.accepted + 1)
+        save(message)
+      }
+      enqueue(message, isFromEarlierRun: true)
+    }
     expireHeld()
   }
 
@@ -185,6 +216,9 @@ public final class Messenger {
       delivered: counts.delivered, failed: counts.failed, sentOnChannels: counts.channel,
       channel: channelReport)
   }
+
+  /// Whether a message waits until the hour's air time has room for it.
+  public func waitsForAirtime(_ id: Int64) -> Bool { session.waitsForAirtime(id, now: loop.now) }
 
   /// When a held message is tried at the latest, in milliseconds since 1970; `nil`: it is not held.
   public func nextAttempt(of id: Int64) -> Int64? { session.nextAttempt(of: id).map(wallTime) }

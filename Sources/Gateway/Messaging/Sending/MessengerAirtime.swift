@@ -3,6 +3,7 @@
 import Companion
 import Delivery
 import EventLoop
+import SQLite
 import Store
 import Timing
 
@@ -23,24 +24,26 @@ extension Messenger {
     return Int64(Airtime.milliseconds(bytes: bytes, radio).rounded(.up))
   }
 
-  /// Reserves air time for something other than a message, if the hour's budget has room.
-  func spend(_ airtime: Int64, _ priority: DeliveryPriority, for purpose: AirtimePurpose) -> Bool {
-    guard session.spend(airtime, priority, now: loop.now) else { return false }
+  /// Reserves air time for something other than a message, if the hour's budget has room. `channel`: counts for this channel, too.
+  func spend(
+    _ airtime: Int64, _ priority: DeliveryPriority, for purpose: AirtimePurpose, channel: String? = nil
+  ) -> Bool {
+    guard session.spend(airtime, priority, channel: channel, now: loop.now) else { return false }
     let moment = synchronizer.now
     used.add(airtime, for: purpose)
     store.post(when: .soon, "air time") { store throws(SQLiteError) in
-      try store.recordAirtime(airtime, channel: nil, at: store.elapsed(at: moment))
+      try store.recordAirtime(airtime, channel: channel, at: store.elapsed(at: moment))
       try store.addAirtime(.init(milliseconds: airtime, packets: 1), for: purpose.rawValue, at: moment)
     }
     return true
   }
 
   /// Gives reserved air time back that was not used.
-  func giveBack(_ airtime: Int64, for purpose: AirtimePurpose) {
-    decide { $0.giveBack(airtime, now: $1) }
+  func giveBack(_ airtime: Int64, for purpose: AirtimePurpose, channel: String? = nil) {
+    decide { $0.giveBack(airtime, channel: channel, now: $1) }
     used.takeBack(airtime, for: purpose)
     store.post(when: .soon, "air time") { store throws(SQLiteError) in
-      try store.forgetAirtime(airtime, channel: nil)
+      try store.forgetAirtime(airtime, channel: channel)
       try store.takeBackAirtime(airtime, for: purpose.rawValue)
     }
   }
@@ -61,6 +64,18 @@ extension Messenger {
     session.heardPacket(airtime, now: loop.now)
     used.add(airtime, for: .heard)
     heardAirtime.note(airtime, store, at: synchronizer.now, now: loop.now)
+    let (percent, elapsed) = (session.manners.use.percent(now: loop.now), store.elapsed(at: synchronizer.now))
+    store.transactions.writeAlong("the channel's use") { store throws(SQLiteError) in
+      try store.keepChannelUse(Int64(percent.rounded(.up)), elapsed: elapsed)
+    }
+  }
+
+  /// After a start.
+  func recallChannel() {
+    // An unreadable store knows nothing.
+    guard let (percent, elapsed) = store.ifReadable({ try store.channelUse() }) ?? nil else { return }
+    let age = Duration.milliseconds(max(0, store.elapsed(at: synchronizer.now) - max(0, elapsed)))
+    session.recallChannel(percent: Double(percent), age: age, now: loop.now)
   }
 
   /// Returns when the channel is not busy, or the patience of this priority is over.

@@ -12,28 +12,6 @@ import UntrustedText
 extension Messenger {
   /// Accepts a message, and returns once it is on disk. For a known key it adds nothing, and returns the existing message.
   public func send(_ request: SendRequest) async throws(Refusal) -> [OutgoingMessage] {
-    do throws(Refusal) {
-      return try await keep(request)
-    } catch {
-      // An evicted node is restored when a message is sent to it.
-      // `try?`: without a node of this name, the refusal stands.
-      guard case .notOnRadio = error, let keeper, let stored = try? Addressing(store).contact(request.to),
-        !stored.onRadio, await keeper.restore(stored)
-      else { throw error }
-    }
-    return try await keep(request)
-  }
-
-  /// Accepts a message for which nobody waits: it is refused at once, or goes into this turn's transaction.
-  public func post(_ request: SendRequest) throws(Refusal) {
-    // A known message needs no check, whatever has become of its recipient.
-    if let key = request.key, try !known(key).isEmpty { return }
-    let intake = try admit(request)
-    let commit = store.write { store throws(SQLiteError) in try self.insert(intake) }
-    tasks.begin { self.settle(intake, await commit.failure()) }
-  }
-
-  private func keep(_ request: SendRequest) async throws(Refusal) -> [OutgoingMessage] {
     let known = try known(request)
     let intake = known.isEmpty ? try admit(request) : Intake([])
     // A known message may be from this turn, and not on disk yet.
@@ -46,6 +24,15 @@ extension Messenger {
     }
     settle(intake, nil)
     return known + intake.kept
+  }
+
+  /// Accepts a message for which nobody waits: it is refused at once, or goes into this turn's transaction.
+  public func post(_ request: SendRequest) throws(Refusal) {
+    // A known message needs no check, whatever has become of its recipient.
+    if let key = request.key, try !known(key).isEmpty { return }
+    let intake = try admit(request)
+    let commit = store.write { store throws(SQLiteError) in try self.insert(intake) }
+    tasks.begin { self.settle(intake, await commit.failure()) }
   }
 
   /// Messages between their admission and the end of the commit.
@@ -164,10 +151,10 @@ extension Messenger {
     switch addressee {
     case .channel(let channel):
       guard !channel.isEmpty, !channel.secret.isZero else { throw .invalid("the channel has no key") }
-      return TextLimit.channel(ownName: synchronizer.connection.identity?.info.name)
+      return channelLimit
     case .contact(let stored):
       let contact = stored.contact
-      guard stored.onRadio else { throw .notOnRadio(contact.name.string) }
+      if let refusal = try refusal(of: stored) { throw refusal }
       guard !contact.key.prefix.isZero else { throw .invalid("a key must not be all zeros") }
       switch contact.type {
       case .room:
@@ -206,7 +193,7 @@ extension Messenger {
   private func regionOfAnswer(_ message: OutgoingMessage, to question: Int64) -> String? {
     // If the store cannot be read, the message is not kept either.
     guard message.region == nil, store.ifReadable({ try self.region(of: message) }) == .radioDefault,
-      let copies = store.ifReadable({ try store.copies(of: .received(question)) }),
+      let copies = store.ifReadable({ try store.copies(of: .received(question)).kept }),
       let text = HeardCopy.region(of: copies), let choice = RegionChoice(named: text),
       synchronizer.connection.setting(for: choice.scopeOverride) != .impossible
     else { return message.region }
@@ -237,8 +224,7 @@ extension Messenger {
     let item = DeliveryItem(
       id: message.id, destination: destination, priority: DeliveryPriority(rawValue: message.priority) ?? .bulk,
       origin: message.origin, bytes: message.text.bytes.count + nameBytes, expires: expiry(of: message),
-      notBefore: message.key.hasPrefix(RelayMark.sign)
-        ? loop.now + max(isFromEarlierRun ? Self.untilHubsTell : .zero, settings.exchangeHold - age(of: message)) : nil,
+      notBefore: start(of: message, isFromEarlierRun),
       attempt: message.attempts.next, tries: message.attempts.accepted, floods: message.attempts.floods,
       codes: message.attempts.codes,
       progress: message.state == .heldForRecipient ? .held : isInterrupted ? .interrupted : .pending,
@@ -246,11 +232,20 @@ extension Messenger {
     decide { $0.add(item, path: path, now: $1) }
   }
 
-  /// In this time after a start, a hub tells whether this database was put back: then what it has of other gateways may have been sent.
-  private static let untilHubsTell: Duration = .seconds(20)
+  /// When the message may be sent; `nil`: at once.
+  private func start(of message: OutgoingMessage, _ isFromEarlierRun: Bool) -> MonotonicTime? {
+    let isRelayed = message.key.hasPrefix(RelayMark.sign)
+    let hold = isRelayed ? max(.zero, settings.exchangeHold - age(of: message)) : .zero
+    // One that was transmitted has its time, and is the same message for its recipients.
+    let wait = isFromEarlierRun && (isRelayed || message.senderTime == nil) ? settings.untilHubsTell : .zero
+    return isRelayed || wait > .zero ? loop.now + max(wait, hold) : nil
+  }
 
   /// The radio's name; `nil`: unknown.
   public var ownName: Text? { synchronizer.connection.identity?.info.name }
+
+  /// The bytes that a text to a channel may have: as if the radio's name were the longest, while it may be another.
+  public var channelLimit: Int { TextLimit.channel(ownName: synchronizer.doubtsIdentity ? nil : ownName) }
 
   /// When the message expires. Setting the clock makes no message old.
   func expiry(of message: OutgoingMessage) -> MonotonicTime {

@@ -15,15 +15,32 @@ extension Messenger {
     underWay.forget()
     session.forgetMessages()
     echoes = ChannelEchoes()
+    resuming?.cancel()
+    resuming = nil
+    if !takeUp() { resuming = loop.begin { await self.takeUpLater() } }
+  }
+
+  /// Takes up the messages of the attached radio. Returns false if they cannot be read.
+  private func takeUp() -> Bool {
     do {
       try resume()
       let held = try store.heldCount()
       if held > 0 {
         log.notice("messages held for another radio: \(held); see meshpost sent")
       }
+      return true
     } catch {
-      log.error("waiting messages cannot be read: \(error)")
+      if resuming == nil { log.error("waiting messages cannot be read: \(error). Retrying") }
+      return false
     }
+  }
+
+  /// Ends when they were read.
+  private func takeUpLater() async {
+    repeat {
+      // Cancelled: there is another radio or database, or the daemon ends.
+      do { try await loop.sleep(for: Self.retryInterval) } catch { return }
+    } while !takeUp()
   }
 
   /// Whether the attached radio is known, and is to send the message.
@@ -102,7 +119,7 @@ extension Messenger {
     guard !message.hasEnded else { throw .invalid("\(message.key) has ended: \(message.state.rawValue)") }
     if let refusal = try unreachable(message) { throw refusal }
     // This radio's name may leave less room than the name for which the text was measured.
-    let limit = TextLimit.channel(ownName: ownName)
+    let limit = channelLimit
     guard message.kind != .channel || message.text.bytes.count <= limit else {
       throw .tooLong(over: message.text.bytes.count - limit, limit: limit)
     }
@@ -116,14 +133,14 @@ extension Messenger {
 
   /// Why the attached radio cannot send the message; `nil`: it can.
   private func unreachable(_ message: OutgoingMessage) throws(Refusal) -> Refusal? {
-    return try Refusal.translating { () throws(StoreError) in
-      if let key = message.recipient {
-        let contact = try store.contact(key)
-        return contact?.onRadio == true ? nil : .notOnRadio(contact?.contact.name.string ?? key.hex)
-      }
-      let digest = message.channel ?? ""
-      return try store.nameOfChannel(digest) == nil ? .notFound(.channel(digest)) : nil
+    if let key = message.recipient {
+      let stored = try Refusal.translating { () throws(StoreError) in try store.contact(key) }
+      guard let stored else { return .notOnRadio(key.hex) }
+      return try refusal(of: stored)
     }
+    let digest = message.channel ?? ""
+    let name = try Refusal.translating { () throws(StoreError) in try store.nameOfChannel(digest) }
+    return name == nil ? .notFound(.channel(digest)) : nil
   }
 
   func heldKeys() throws(Refusal) -> [String] {

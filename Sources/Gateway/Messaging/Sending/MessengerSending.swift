@@ -21,8 +21,7 @@ extension Messenger {
     while let attempt = try await attempts.next() {
       do throws(NotHandedOver) {
         try await checkThatItIsNews(id)
-        // The radio may have made room since the message was accepted.
-        if let recipient = row(id)?.recipient { await keeper?.restore(recipient: recipient) }
+        guard await hasPlace(id) else { throw NotHandedOver(answer: .notTried) }
         let (message, number) = try await keep(attempt, of: id)
         try await hand(message, number, attempt.route)
       } catch {
@@ -44,6 +43,7 @@ extension Messenger {
   /// Ends the attempts of a message that has ended, or that waits for its turn again.
   private func endIfOver(_ id: Int64) {
     if !session.isUnderWay(id) { underWay.end(id) }
+    if !session.isLive(id) { forgetPlace(of: id) }
   }
 
   // MARK: Between the machine and the tasks
@@ -58,9 +58,21 @@ extension Messenger {
   /// Gives the machine the radio's answer before any later push, even of the same read: the task that waits for the answer runs later.
   func takeAnswer() {
     guard let (id, answer) = underWay.takeAnswer() else { return }
-    let recipient = row(id)?.recipient
+    let message = row(id)
+    let recipient = message?.recipient
     if case .failed(.refused(.notFound)) = answer.outcome, let recipient { synchronizer.radioDidNotKnow(recipient) }
-    let meaning = Self.meaning(of: answer.outcome, toChannel: recipient == nil)
+    var meaning = Self.meaning(of: answer.outcome, toChannel: recipient == nil)
+    // A late SENT of another message: the acknowledgement of that one must not deliver this one. Programs that act as
+    // radios may have codes of their own.
+    if case .sent(let code, _, _) = meaning, session.isOfAnother(code, than: id) {
+      meaning = .unanswered
+    }
+    // An acknowledgement may have come before.
+    let isUnknown = answer.wasSent && (meaning == .linkLost || meaning == .unanswered)
+    if isUnknown, recipient != nil, message?.hasEnded == false {
+      change(id) { ($0.state, $0.attempts.accepted) = (.sent, $0.attempts.accepted + 1) }
+    }
+    meaning = puttingBack(recipient, of: id, meaning)
     for action in session.answered(id, meaning, now: loop.now) { carryOut(action) }
     arm()
   }
@@ -120,24 +132,22 @@ extension Messenger {
   }
 
   /// `unspent`: air time that was booked for the attempt, but not used. `isWhole`: the event has the whole message.
-  private func change(_ id: Int64, unspent: Int64 = 0, isWhole: Bool = false, _ change: (inout OutgoingMessage) -> Void)
-  {
-    guard var message = row(id) else { return }
-    // An attempt that is not on disk has no air time there.
-    let unspent = message.state == .sending ? unspent : 0
-    change(&message)
-    message.airtime = max(0, message.airtime - unspent)
-    save(message, unspent: unspent, isWhole: isWhole)
+  private func change(
+    _ id: Int64, unspent: Int64 = 0, isWhole: Bool = false, _ make: @escaping (inout OutgoingMessage) -> Void
+  ) {
+    change(StateChange(id: id, unspent: unspent, isWhole: isWhole, make: make))
   }
 
   /// Between two attempts a message stays `sent`. One that was never sent is pending again, and so is a channel message, which the radio may have
   /// lost.
   private func waits(_ id: Int64, _ unspent: Int64) {
-    guard let row = row(id), row.state == .sending || row.state == .sent && row.kind == .channel else { return }
-    change(id, unspent: unspent) { message in
-      message.state = message.attempts.accepted == 0 || message.kind == .channel ? .pending : .sent
-      if message.kind == .channel { message.endedAt = nil }
-    }
+    change(
+      StateChange(
+        id: id, unspent: unspent, isWanted: { $0.state == .sending || $0.state == .sent && $0.kind == .channel },
+        make: { message in
+          message.state = message.attempts.accepted == 0 || message.kind == .channel ? .pending : .sent
+          if message.kind == .channel { message.endedAt = nil }
+        }))
   }
 
   // MARK: An attempt
@@ -227,11 +237,10 @@ extension Messenger {
     } catch {
       throw NotHandedOver(answer: .notTried)
     }
-    switch synchronizer.connection.setting(for: choice.scopeOverride) {
-    case .asIs: return nil
-    case .set(let scope): return scope
-    case .impossible:
-      sayThatRegionIsUnknown(choice.text)
+    do throws(Refusal) {
+      return try scope(for: choice)
+    } catch {
+      log.warning("\(error)")
       throw NotHandedOver(answer: .regionUnknown)
     }
   }
@@ -279,7 +288,9 @@ extension Messenger {
     if waitsForChannel(message) { throw NotHandedOver(answer: .notTried) }
     guard let channel, let time = message.senderTime else { throw NotHandedOver(answer: .unknown) }
     // The radio may have a longer name now: it would cut the text without notice.
-    guard message.text.bytes.count <= TextLimit.channel(ownName: ownName) else { throw NotHandedOver(answer: .refused) }
+    guard message.text.bytes.count <= channelLimit else {
+      throw NotHandedOver(answer: synchronizer.doubtsIdentity ? .notTried : .refused)
+    }
     let scope = try scope(of: message)
     if let name = ownName {
       let isSame = echoes.expect(
@@ -295,10 +306,12 @@ extension Messenger {
   /// The radio may have received another gateway's message itself, and still hold it: so its queue is read first. A copy of the database that was put
   /// back may have sent it.
   private func checkThatItIsNews(_ id: Int64) async throws(NotHandedOver) {
-    guard let key = row(id)?.key, key.hasPrefix(RelayMark.sign) else { return }
-    let identity = String(key.dropFirst(RelayMark.sign.count))
+    guard let message = row(id) else { return }
+    let isRelayed = message.key.hasPrefix(RelayMark.sign)
+    let identity = String(message.key.dropFirst(RelayMark.sign.count))
     do {
-      guard try !store.mayHaveSent(relayed: id) else { throw NotHandedOver(answer: .beforeRestore) }
+      guard try !store.mayHaveSent(message, isRelayed: isRelayed) else { throw NotHandedOver(answer: .beforeRestore) }
+      guard isRelayed else { return }
       guard try await synchronizer.readQueue(within: Self.longestRead) else { throw NotHandedOver(answer: .notTried) }
       guard try !store.hasHeard(identity) else { throw NotHandedOver(answer: .heardByRadio) }
     } catch let error as NotHandedOver {
@@ -311,58 +324,25 @@ extension Messenger {
   /// A lost answer takes five seconds, and other messages wait meanwhile.
   private static let longestRead: Duration = .seconds(10)
 
-  /// The radio has one scope for all its floods: this sets it for one message, and resets it afterwards (docs/protocol/companion.md § 9.7).
   private func hand(
     _ command: Command, in scope: FloodScopeOverride?, _ message: OutgoingMessage
   ) async throws(NotHandedOver) {
-    let own = RadioSession.Submission(command, needsSuccess: true)
-    let group = scope.map { [.init(.setFloodScopeKey($0)), own, .init(.setFloodScopeKey(.useDefault))] } ?? [own]
-    guard mayGo(message), let asked = synchronizer.connection.submit(group: group, .interactive) else {
-      throw NotHandedOver(answer: .notTried)
-    }
+    guard mayGo(message), let asked = submit(command, in: scope) else { throw NotHandedOver(answer: .notTried) }
     let question = asked[asked.count / 2]
     underWay.gave(message.id, question)
     if scope != nil, case .failed(.refused) = await asked[0].outcome() {
       // If the region cannot be read now, the message's row has the reason.
-      sayThatRegionIsUnknown((try? region(of: message).text) ?? "its region")
+      log.warning("\(cannotSend(to: (try? region(of: message).text) ?? "its region"))")
     }
     _ = await question.outcome()
     takeAnswer()
-    // The session sends nothing else until the radio is back in its default region.
-    if scope != nil, case .failed = await asked[2].outcome() { sayIfScopeIsStuck() }
+    await untilScopeIsBack(asked)
   }
 
   /// Whether the message may still be sent: its state may have changed since its turn came.
   private func mayGo(_ message: OutgoingMessage) -> Bool {
     !Task.isCancelled && session.isLive(message.id) && isOfThisRadio(message)
   }
-
-  private func sayThatRegionIsUnknown(_ region: String) {
-    let version = synchronizer.connection.identity?.device?.details?.version.string ?? "the radio's firmware"
-    log.warning(
-      "\(version) cannot send to the region \(region): the message is not sent. Regions need 1.10, * (none) needs 1.16")
-  }
-
-  /// Sets the radio's own default again, whatever another program has set.
-  func resetScope() {
-    synchronizer.ways.defaultRegion = nil
-    guard let version = synchronizer.connection.identity?.device?.protocolVersion, version >= Self.firstWithScopes
-    else { return }
-    guard let asked = synchronizer.connection.submit(.setFloodScopeKey(.useDefault), .interactive) else { return }
-    tasks.begin { if case .failed = await asked.outcome() { self.sayIfScopeIsStuck() } }
-    // The answer goes to the synchronizer: packets that are heard in that region have its name.
-    if version >= Self.firstWithDefault { _ = synchronizer.connection.submit(.getDefaultFloodScope, .sync) }
-  }
-
-  private func sayIfScopeIsStuck() {
-    guard synchronizer.connection.isScopeStuck else { return }
-    log.warning("\(RadioConnection.stuckScope). Until then what is for it is not sent")
-  }
-
-  /// SET_FLOOD_SCOPE_KEY came with protocol version 8 (docs/protocol/companion.md § 11).
-  private static let firstWithScopes: UInt8 = 8
-  /// The default scope came with 11.
-  private static let firstWithDefault: UInt8 = 11
 
   /// A channel's slot has been read over this link, so *not found* says that the radio has no room for a packet (docs/protocol/companion.md § 5.3).
   private static func meaning(of outcome: RadioSession.Outcome, toChannel: Bool) -> DeliveryAnswer {

@@ -3,73 +3,101 @@
 import Companion
 import Delivery
 import MeshCrypto
+import RadioSession
 import Store
 import Sync
 
 /// Stores messages that other programs send with the shared radio.
 extension Messenger {
-  /// A program that shares the radio has sent a message, and the radio took it. It is stored as ours, with the program as its origin; only the
-  /// program repeats it.
-  public func noteShared(_ message: SharedMessage, from client: String) {
+  /// A program that shares the radio sends a message. It is on disk before the radio gets it, as ours and as sent, with the program as its origin; only
+  /// the program repeats it. `nil`: it is not stored, because its recipient is not known here.
+  public func keepShared(_ message: SharedMessage, from client: String) async throws(StoreError) -> OutgoingMessage? {
+    guard let row = try row(for: message, from: client) else { return nil }
+    try await store.save { store throws(SQLiteError) in
+      if let stored = try store.insertOutgoing(row) { return try self.noteReaction(stored) }
+      try self.change(row) { known in
+        if known.state == .failed { (known.state, known.reason) = (.sent, nil) }
+        for code in row.attempts.codes { known.attempts.expect(code) }
+        known.attempts.accepted += 1
+        known.attempts.floods += row.attempts.floods
+      }
+    }
+    return row
+  }
+
+  /// The radio has answered: corrects what was kept of the attempt. Without an answer the radio may have sent it.
+  public func settleShared(_ kept: OutgoingMessage, _ outcome: RadioSession.Outcome) {
+    let correct: (inout OutgoingMessage) -> Void
+    switch outcome {
+    case .replied(.sent(let sent)):
+      let floods = (sent.flood ? 1 : 0) - kept.attempts.floods
+      guard floods != 0 || !kept.attempts.codes.contains(sent.ackOrTag) else { return }
+      correct = { known in
+        known.attempts.floods += floods
+        known.attempts.expect(sent.ackOrTag)
+      }
+    case .failed(.refused), .failed(.notSent):
+      correct = { known in
+        known.attempts.accepted = max(0, known.attempts.accepted - 1)
+        known.attempts.floods = max(0, known.attempts.floods - kept.attempts.floods)
+        guard known.attempts.accepted == 0, known.state == .sent else { return }
+        (known.state, known.reason) = (.failed, DeliveryFailure.refused.rawValue)
+      }
+    default: return
+    }
+    store.post("a message of a program") { [weak self] _ throws(SQLiteError) in try self?.change(kept, correct) }
+  }
+
+  /// Within a `write`: changes the row of that message.
+  private func change(_ row: OutgoingMessage, _ change: (inout OutgoingMessage) -> Void) throws(SQLiteError) {
+    guard var known = try store.readOutgoing(key: row.key) else { return }
+    change(&known)
+    try store.updateOutgoing(known, at: synchronizer.now)
+  }
+
+  private func row(for message: SharedMessage, from client: String) throws(StoreError) -> OutgoingMessage? {
     let moment = synchronizer.now
     var row = OutgoingMessage(
       key: "", origin: String((OutgoingMessage.sharedOrigin + client).unicodeScalars.prefix(64)),
       priority: DeliveryPriority.relayed.rawValue, kind: .direct, text: message.text, created: moment,
       lifetime: 0, radio: store.radio)
-    do throws(StoreError) {
-      switch message.to {
-      case .node(let prefix):
-        guard let contact = try store.contact(prefix: prefix)?.contact else { return }
-        (row.recipient, row.kind) = (contact.key, contact.type == .room ? .room : .direct)
-      case .slot(let slot):
-        guard let channel = try store.channel(slot: slot), !channel.isEmpty, !synchronizer.doubts(slot) else {
-          return
-        }
-        (row.channel, row.kind) = (channel.secret.digest, .channel)
-      }
-    } catch {
-      return log.info("a message of \(client) was not stored: \(error)")
-    }
     (row.state, row.senderTime, row.endedAt) = (.sent, message.time, moment.milliseconds)
-    (row.attempts.accepted, row.attempts.floods) = (1, message.isFlood ? 1 : 0)
-    if let code = message.code { row.attempts.expect(code) }
+    (row.attempts.accepted, row.attempts.floods) = (1, 1)
+    let sender = store.radioKey
+    switch message.to {
+    case .node(let prefix, let attempt):
+      guard let contact = try store.contact(prefix: prefix)?.contact else { return nil }
+      (row.recipient, row.kind) = (contact.key, contact.type == .room ? .room : .direct)
+      if contact.outPath != nil { row.attempts.floods = 0 }
+      if let sender {
+        row.attempts.expect(.expected(time: message.time, attempt: attempt, text: message.text, sender: sender))
+      }
+    case .slot(let slot):
+      guard let channel = try store.channel(slot: slot), !channel.isEmpty, !synchronizer.doubts(slot) else {
+        return nil
+      }
+      (row.channel, row.kind) = (channel.secret.digest, .channel)
+    }
     // A repetition has the same time: it is the same message.
     let place = (row.recipient?.bytes ?? []) + Array((row.channel ?? "").utf8)
     let time = withUnsafeBytes(of: message.time.bigEndian) { Array($0) }
-    let sender = store.radioKey?.bytes ?? []
-    row.key = "proxy-" + Hex.string(Digest.sha256(sender + place + time + message.text.bytes).prefix(8))
-    keep(shared: row, client)
-  }
-
-  private func keep(shared row: OutgoingMessage, _ client: String) {
-    store.post("a message of \(client)") { store throws(SQLiteError) in
-      if let stored = try store.insertOutgoing(row) { return try noteReaction(stored) }
-      guard var known = try store.readOutgoing(key: row.key) else { return }
-      for code in row.attempts.codes { known.attempts.expect(code) }
-      known.attempts.accepted += 1
-      known.attempts.floods += row.attempts.floods
-      try store.updateOutgoing(known, at: row.created)
-    }
+    row.key = "proxy-" + Hex.string(Digest.sha256((sender?.bytes ?? []) + place + time + message.text.bytes).prefix(8))
+    return row
   }
 }
 
-/// A message that the radio took from a program that shares it.
+/// A message that a program sends with the shared radio.
 public struct SharedMessage: Equatable, Sendable {
-  public enum Recipient: Equatable, Sendable { case node(KeyPrefix), slot(UInt8) }
+  public enum Recipient: Equatable, Sendable { case node(KeyPrefix, attempt: UInt8), slot(UInt8) }
 
   public var to: Recipient
   public var text: Text
   /// Seconds since 1970, by the program's clock.
   public var time: UInt32
-  /// The code of its acknowledgement; `nil` on a channel.
-  public var code: AckCode?
-  public var isFlood: Bool
 
-  public init(to: Recipient, text: Text, time: UInt32, code: AckCode?, isFlood: Bool) {
+  public init(to: Recipient, text: Text, time: UInt32) {
     self.to = to
     self.text = text
     self.time = time
-    self.code = code
-    self.isFlood = isFlood
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import ControlShapes
 import Delivery
 import MeshCrypto
 import Store
@@ -56,6 +57,8 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
   case otherMessage(String)
   /// A known node that is not in the radio's table.
   case notOnRadio(String)
+  /// A node for which the radio's table has no place, because nobody may leave it.
+  case noPlace(String)
   /// `over`: bytes beyond the limit.
   case tooLong(over: Int, limit: Int)
   case invalid(String)
@@ -82,6 +85,10 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     case .otherMessage(let key): "the id \(key) belongs to another message: to another recipient, or with another text"
     case .notOnRadio(let name):
       "the radio does not have \(name) in its contacts. Add it: meshpost contact add \(Escaping.argument(name))"
+    case .noPlace(let name):
+      "the radio's contact table is full, and none of its nodes may leave for \(name): all are favourites, may run commands, or are polled, watched, "
+        + "logged in to, or of types that are kept; or [contacts] evict is off. Take a mark away (meshpost contact favourite NAME off), or remove a "
+        + "node (meshpost contact remove NAME)"
     case .tooLong(let over, let limit):
       "the text is \(over) bytes too long (at most \(limit)). Shorten it, or split it"
     case .invalid(let words), .full(let words), .radio(let words), .silence(let words): words
@@ -105,21 +112,23 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
   }
 
   /// The refusal as a code for programs.
-  public var code: String {
+  public var code: String { kind.rawValue }
+
+  private var kind: RefusalCode {
     switch self {
-    case .notFound, .otherChannel: "not_found"
-    case .ambiguous: "ambiguous"
-    case .otherMessage: "other_message"
-    case .notOnRadio: "not_on_radio"
-    case .tooLong: "too_long"
-    case .invalid: "invalid"
-    case .full: "full"
-    case .linkDown: "link_down"
-    case .readOnly: "read_only"
-    case .store: "store"
-    case .radio: "radio"
-    case .silence: "silence"
-    case .cancelled: "cancelled"
+    case .notFound, .otherChannel: .notFound
+    case .ambiguous: .ambiguous
+    case .otherMessage: .otherMessage
+    case .notOnRadio, .noPlace: .notOnRadio
+    case .tooLong: .tooLong
+    case .invalid: .invalid
+    case .full: .full
+    case .linkDown: .linkDown
+    case .readOnly: .readOnly
+    case .store: .store
+    case .radio: .radio
+    case .silence: .silence
+    case .cancelled: .cancelled
     }
   }
 }

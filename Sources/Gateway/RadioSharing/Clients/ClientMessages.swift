@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import MeshCrypto
 import Messaging
 import RadioSession
 import Store
+import Sync
 
 extension ClientSession {
   /// A request for the next message confirms the previous one.
   func nextMessage() -> ClientAnswer {
+    noteTaking()
     confirm()
     do throws(StoreError) {
       while let message = try gateway.store.message(after: position.next) {
@@ -28,6 +31,15 @@ extension ClientSession {
     if position.isDue { keepCursor() }
   }
 
+  /// What was written before counts as received once the client's machine has acknowledged it.
+  private func noteTaking() { if outlet.isTaken { position.wasTaken() } }
+
+  /// The client has gone: stores its position, unless it never asked for a message.
+  func keepLastCursor() {
+    noteTaking()
+    if !position.isNew { keepCursor() }
+  }
+
   /// Stores the client's position; after a crash before that, a few messages are delivered twice.
   func keepCursor() {
     if let message = position.takeUnsaved() { gateway.keepCursor(place, message) }
@@ -42,18 +54,15 @@ extension ClientSession {
   }
 }
 
-extension CompanionProxy.Gateway {
-  /// Records a message that the radio accepted from a client as sent by this gateway.
-  func noteSent(_ command: Command, _ outcome: RadioSession.Outcome, from client: String) {
-    let message: SharedMessage
-    switch (command, outcome) {
-    case (.sendText(let text), .replied(.sent(let sent))) where text.type == .plain:
-      message = SharedMessage(
-        to: .node(text.recipient), text: text.text, time: text.time, code: sent.ackOrTag, isFlood: sent.flood)
-    case (.sendChannelText(.plain, let slot, let time, let text), .replied(.ok)):
-      message = SharedMessage(to: .slot(slot), text: text, time: time, code: nil, isFlood: true)
-    default: return
+extension SharedMessage {
+  /// `nil`: the command is not a message that the gateway keeps. Receivers read a text up to its first NUL.
+  init?(_ command: Command) {
+    switch command {
+    case .sendText(let text) where text.type == .plain:
+      self.init(to: .node(text.recipient, attempt: text.attempt), text: text.text.beforeNul, time: text.time)
+    case .sendChannelText(.plain, let slot, let time, let text):
+      self.init(to: .slot(slot), text: text.beforeNul, time: time)
+    default: return nil
     }
-    messenger.noteShared(message, from: client)
   }
 }

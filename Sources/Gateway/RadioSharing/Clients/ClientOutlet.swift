@@ -33,6 +33,9 @@ final class ClientOutlet {
   /// Bytes that the client's machine has not taken.
   var untaken: Int { stream.outstandingBytes }
 
+  /// The client's machine has taken everything. Nobody knows that of a connection that has ended.
+  var isTaken: Bool { stream.isOpen && stream.outstandingBytes == 0 }
+
   /// A push, of the radio or of the gateway.
   func push(_ frame: [UInt8]) { if waiting == nil { write(frame) } else { waiting?.append(frame) } }
 

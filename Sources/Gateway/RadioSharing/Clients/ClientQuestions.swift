@@ -2,6 +2,7 @@
 
 import Companion
 import EventLoop
+import Messaging
 import RadioSession
 import Store
 import Sync
@@ -9,19 +10,39 @@ import Sync
 /// Commands that the radio answers.
 extension ClientSession {
   func pass(_ command: Command, _ frame: [UInt8]) async throws -> ClientAnswer {
+    guard gateway.connection.state == .up else { return .reply(.error(.badState)) }
     guard mayGoOnAir(command) else { return .reply(.error(.tableFull)) }
-    let given = try await ask(command, frame)
-    // The message is on disk before the client learns that it was sent. `try?`: it was transmitted in any case, and the
-    // store logs its failure.
-    if command.isMessage { _ = try? await gateway.store.save { _ in } }
-    return answer(given)
+    if case .setChannel(let channel) = command {
+      await gateway.synchronizer.willPut(channel, within: Self.longestRead)
+    }
+    guard let message = SharedMessage(command) else { return answer(try await ask(command, frame)) }
+    // The message is on disk before the radio gets it.
+    let kept: OutgoingMessage?
+    do throws(StoreError) {
+      kept = try await gateway.messenger.keepShared(message, from: name)
+    } catch {
+      gateway.messenger.giveBackShared(bytes: command.bytesOnAir)
+      gateway.tell("client \(name) cannot send now: \(error)")
+      return .reply(.error(.tableFull))
+    }
+    return answer(
+      try await ask(command, frame) { [gateway] answer in
+        guard let kept else { return }
+        let outcome = answer.wasSent ? answer.outcome : .failed(.notSent(isRefused: false))
+        gateway.messenger.settleShared(kept, outcome)
+      })
   }
 
-  /// Refuses slots that are empty (a key of zeros) or in doubt, and limits the clients' air time.
+  /// Less than a client waits for the answer to its command.
+  private static let longestRead: Duration = .seconds(3)
+
+  /// Refuses slots that the radio has not reported over this link, or that are empty (a key of zeros), and texts that the radio would cut, and limits the
+  /// clients' air time.
   func mayGoOnAir(_ command: Command) -> Bool {
-    // If the store cannot be read, sending is not refused.
-    if let slot = command.slotOnAir, let channel = gateway.store.ifReadable({ try gateway.store.channel(slot: slot) }),
-      channel.isEmpty || gateway.synchronizer.doubts(slot)
+    if let slot = command.slotOnAir, !isUsed(slot) { return false }
+    // The store would have the whole text, and take the cut one for another message when a hub brings it back.
+    if case .sendChannelText(_, _, _, let text) = command,
+      text.beforeNul.bytes.count > gateway.messenger.channelLimit
     {
       return false
     }
@@ -31,6 +52,16 @@ extension ClientSession {
     return false
   }
 
+  private func isUsed(_ slot: UInt8) -> Bool {
+    guard gateway.synchronizer.isReported(slot) else { return false }
+    let isUsed: Bool? = gateway.store.ifReadable {
+      guard let channel = try gateway.store.channel(slot: slot) else { return false }
+      return !channel.isEmpty
+    }
+    // If the store cannot be read, sending is not refused.
+    return isUsed ?? true
+  }
+
   /// Sends a command to the radio, with the client's flood scope where it applies. `frame` replaces the command's own. `dispatched`
   /// receives the answer before later pushes.
   func ask(
@@ -38,7 +69,8 @@ extension ClientSession {
   ) async throws(CancellationError) -> RadioAnswer {
     // If the scope cannot be set, the command is not sent.
     if isScopeRefused, command.goesInScope {
-      gateway.note(command, RadioAnswer.scopeRefused.outcome, from: name)
+      gateway.note(command, .scopeRefused, from: name)
+      dispatched(.scopeRefused)
       return .scopeRefused
     }
     let own = RadioSession.Submission(command, frame: frame, needsSuccess: true)
@@ -56,12 +88,15 @@ extension ClientSession {
     let answered = Promise<RadioAnswer>()
     let asked = gateway.connection.submit(group: group, .client, part: part) { [gateway, name, outlet] place, answer in
       guard place == own else { return }
-      gateway.note(group[own].command, answer.outcome, from: name)
+      gateway.note(group[own].command, answer, from: name)
       dispatched(answer)
       outlet.expectAnswer()
       answered.keep(answer)
     }
-    return asked == nil ? .linkLost : try await answered.value()
+    guard asked == nil else { return try await answered.value() }
+    gateway.note(group[own].command, .linkLost, from: name)
+    dispatched(.linkLost)
+    return .linkLost
   }
 
   func answer(_ answer: RadioAnswer) -> ClientAnswer {
@@ -108,14 +143,18 @@ extension ClientSession {
 }
 
 extension CompanionProxy.Gateway {
-  /// Records messages of a client, and its changes to the radio.
-  func note(_ command: Command, _ outcome: RadioSession.Outcome, from client: String) {
-    noteSent(command, outcome, from: client)
-    switch outcome {
+  /// Records a client's changes to the radio.
+  func note(_ command: Command, _ answer: RadioAnswer, from client: String) {
+    switch answer.outcome {
     case .failed(.refused), .failed(.notSent): messenger.giveBackShared(bytes: command.bytesOnAir)
+    case .failed(.linkLost) where !answer.wasSent: messenger.giveBackShared(bytes: command.bytesOnAir)
     default: break
     }
-    guard case .replied(.ok) = outcome else { return }
+    if answer.outcome.leavesDoubt, answer.wasSent {
+      synchronizer.doubtEffect(of: command)
+      refreshIdentity(after: command)
+    }
+    guard case .replied(.ok) = answer.outcome else { return }
     switch command {
     case .addUpdateContact(let contact): synchronizer.refresh(contact.key)
     case .resetPath(let key): synchronizer.refresh(key)
@@ -124,7 +163,11 @@ extension CompanionProxy.Gateway {
       // `try?`: the synchronizer logs and repairs a failed write.
       tasks.begin { [synchronizer] in try? await synchronizer.changed(channel) }
     case .sendSelfAdvert(let flood): messenger.noteAdvert(isFlood: flood ?? false)
-    default: if command.changesIdentity { tasks.begin { [synchronizer] in await synchronizer.refreshIdentity() } }
+    default: refreshIdentity(after: command)
     }
+  }
+
+  private func refreshIdentity(after command: Command) {
+    if command.changesIdentity { tasks.begin { [synchronizer] in await synchronizer.refreshIdentity() } }
   }
 }

@@ -137,20 +137,12 @@ enum RemoteAnswer: Equatable {
 }
 
 extension Command {
-  /// The gateway stores it as a message of its own.
-  var isMessage: Bool {
-    switch self {
-    case .sendText, .sendChannelText: true
-    default: false
-    }
-  }
-
   /// Approximate bytes on the air; 0: none.
   var bytesOnAir: Int {
     switch self {
     case .sendText(let text): PacketLength.text(text.text.bytes.count, path: 0)
     case .sendChannelText(_, _, _, let text): PacketLength.channelText(text.bytes.count + 16)
-    case .sendChannelData(let datagram): PacketLength.channelText(datagram.data.count)
+    case .sendChannelData(let datagram): PacketLength.channelData(datagram.data.count)
     case .sendSelfAdvert, .shareContact: 120
     case .sendLogin(_, let password): PacketLength.request(password.bytes.count, path: 0, isLogin: true)
     case .sendRawPacket(_, let packet): packet.count

@@ -57,7 +57,7 @@ final class ClientSession {
   var turns = ClientTurns()
 
   init(
-    _ stream: SocketStream, from peer: IPAddress, name: String, place: String, cursor: Int64,
+    _ stream: SocketStream, from peer: IPAddress, name: String, place: String, _ position: ClientPosition,
     _ settings: SharingSettings, _ gateway: CompanionProxy.Gateway
   ) {
     self.stream = stream
@@ -65,7 +65,7 @@ final class ClientSession {
     self.peer = peer
     self.name = name
     self.place = place
-    position = ClientPosition(after: cursor)
+    self.position = position
     self.settings = settings
     self.gateway = gateway
     log = gateway.log.about(.client, name)
@@ -92,9 +92,9 @@ final class ClientSession {
   func disconnect(_ reason: String?) {
     guard !isOver else { return }
     isOver = true
+    keepLastCursor()
     outlet.close()
     turns.end()
-    keepCursor()
     if let reason { gateway.tell("client \(name) disconnected: \(reason)") }
   }
 

@@ -47,6 +47,7 @@ extension ClientSession {
 
   /// The answer is a push, possibly in the same read as the reply. The turn ends with it, or with a time-out.
   func askNode(_ command: Command, _ frame: [UInt8], _ answer: RemoteAnswer) async throws -> ClientAnswer {
+    guard gateway.connection.state == .up else { return .reply(.error(.badState)) }
     guard mayGoOnAir(command) else { return .reply(.error(.tableFull)) }
     let question: OpenQuestion
     do throws(Refusal) {
@@ -55,7 +56,10 @@ extension ClientSession {
       gateway.messenger.giveBackShared(bytes: command.bytesOnAir)
       return .reply(.error(error == .linkDown ? .badState : .tableFull))
     }
-    guard !isOver, !Task.isCancelled else { throw CancellationError() }
+    guard !isOver, !Task.isCancelled else {
+      gateway.messenger.giveBackShared(bytes: command.bytesOnAir)
+      throw CancellationError()
+    }
     turns.begin(question)
     let said = try await ask(command, frame) { question.said($0.outcome) }
     if !question.isTaken || !turns.keep(question) { question.leave() }

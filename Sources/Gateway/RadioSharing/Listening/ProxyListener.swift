@@ -110,10 +110,10 @@ final class ProxyListener {
     // Each radio has its own list of messages.
     let place = gateway.store.radio > 1 ? "\(name) of radio \(gateway.store.radio)" : name
     do throws(StoreError) {
-      let cursor = try cursor(at: place, besides: there.filter { $0.peer == peer })
+      let position = try position(at: place, besides: there.filter { $0.peer == peer })
       prepare(socket)
       return ClientSession(
-        SocketStream(socket, on: gateway.loop), from: peer, name: name, place: place, cursor: cursor, settings, gateway)
+        SocketStream(socket, on: gateway.loop), from: peer, name: name, place: place, position, settings, gateway)
     } catch {
       log.warning("proxy \(settings.name): \(peer) refused: \(error)")
       return nil
@@ -137,15 +137,21 @@ final class ProxyListener {
   }
 
   /// `others`: the connected clients of the same address.
-  private func cursor(at place: String, besides others: [ClientSession]) throws(StoreError) -> Int64 {
+  private func position(
+    at place: String, besides others: [ClientSession]
+  ) throws(StoreError) -> ClientPosition {
     // A position beyond the end is from another database.
     let newest = try gateway.store.lastMessageID()
-    if let kept = try gateway.store.clientCursor(place), kept <= newest { return kept }
+    if let kept = try gateway.store.clientCursor(place), kept <= newest {
+      // It is in use: those of clients that are away are forgotten before it.
+      gateway.keepCursor(place, kept)
+      let deleted = try gateway.store.deletedCount(after: kept)
+      if deleted > 0 { gateway.tell("before client \(place) returned, up to \(deleted) messages for it were deleted") }
+      return ClientPosition(after: kept, isStored: true)
+    }
     // A client whose machine takes nothing may have lost its connection, and be this one: what it has not confirmed is for this one, too.
-    let unconfirmed = others.filter { $0.outlet.untaken > 0 }.map(\.position.confirmed).min() ?? newest
-    let cursor = min(max(0, newest - settings.history), unconfirmed)
-    gateway.keepCursor(place, cursor)
-    return cursor
+    let unconfirmed = others.filter { $0.outlet.untaken > 0 }.map(\.position.received).min() ?? newest
+    return ClientPosition(after: min(max(0, newest - settings.history), unconfirmed))
   }
 
   private func isAllowed(_ peer: IPAddress) -> Bool {

@@ -99,8 +99,7 @@ final class AllowanceAccount {
   }
 
   private var spent: ByLane<Bool> {
-    ByLane(
-      messages: allowance.isSpent(.messages), nodes: allowance.isSpent(.nodes), packets: allowance.isSpent(.packets))
+    ByLane { allowance.isSpent($0) }
   }
 
   /// True: this many more bytes are on disk as used. False: `changed` reports when they are.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import JSON
 import MQTT
 import Store
@@ -27,7 +28,8 @@ struct HomeAssistant {
   let gateway: String
   let statusTopic: String
   let commandTopic: String?
-  var described: Set<String> = []
+  /// The topics of published descriptions.
+  private(set) var described: Set<String> = []
 
   /// Ids of devices and entities have letters, digits, `-` and `_`.
   private static func id(_ text: String) -> String {
@@ -115,13 +117,13 @@ struct HomeAssistant {
     let payload = JSONWriter.object { json in
       json.field("link", stats == nil ? "down" : "up")
       json.field("name", facts?.name)
-      json.field("battery_mv", stats?.batteryMillivolts)
-      json.field("uptime_s", stats?.uptimeSeconds)
-      json.field("queue", stats?.queueLength)
-      json.field("noise_floor_dbm", stats?.noiseFloor)
-      json.field("last_rssi_dbm", stats?.lastRSSI)
-      json.field("last_snr", stats?.lastSNR)
-      json.field("airtime_s", stats?.secondsSent)
+      json.field("battery_mv", stats?.core.batteryMillivolts)
+      json.field("uptime_s", stats?.core.uptime)
+      json.field("queue", stats?.core.queueLength)
+      json.field("noise_floor_dbm", stats?.radio?.noiseFloor)
+      json.field("last_rssi_dbm", stats?.radio?.lastRSSI)
+      json.field("last_snr", stats?.radio?.lastSNR.decibels)
+      json.field("airtime_s", stats?.radio?.secondsSent)
       json.field("messages_today", today)
     }
     return [MQTTMessage(topic: radioTopic, payload: payload, retain: true)]
@@ -204,8 +206,23 @@ struct HomeAssistant {
 
   // MARK: Nodes
 
+  /// A message was published. Before that a description does not count as sent: after a refusal the rest of a batch is
+  /// made again.
+  mutating func published(_ message: MQTTMessage) {
+    guard isDescription(message) else { return }
+    if described.count >= Self.maxDescribed { described = [] }
+    described.insert(message.topic)
+  }
+
+  /// Another event of the same batch has described it.
+  func isDescribed(_ message: MQTTMessage) -> Bool { isDescription(message) && described.contains(message.topic) }
+
+  private func isDescription(_ message: MQTTMessage) -> Bool {
+    message.retain && message.topic.hasSuffix("/config") && message.topic.hasPrefix("\(prefix)/sensor/")
+  }
+
   /// The messages for an event: new descriptions and the node's state, or the gateway's alerts.
-  mutating func messages(for event: JournalEvent, _ store: Store) -> [MQTTMessage] {
+  func messages(for event: JournalEvent, _ store: Store) -> [MQTTMessage] {
     if event.kind == EventKind.alert.rawValue || event.kind == EventKind.power.rawValue {
       return showsAlerts ? [alerts(store)] : []
     }
@@ -217,18 +234,17 @@ struct HomeAssistant {
     let device = "meshcore_\(Self.id(String(key.prefix(12))))"
     let stateTopic = "\(prefix)/meshpost/\(device)/\(event.kind)"
     var messages: [MQTTMessage] = []
-    for (object, measure, _) in values where described.insert("\(device)/\(object)").inserted {
-      messages.append(
-        describe(measure, device, object, at: stateTopic, "value_json.\(object)") { json in
-          json.objectField("device") { json in
-            json.arrayField("identifiers") { $0.value("meshcore_\(key)") }
-            json.field("name", body["name"]?.string ?? String(key.prefix(12)))
-            json.field("manufacturer", "MeshCore")
-            json.field("via_device", ownDevice)
-          }
-        })
+    for (object, measure, _) in values {
+      let description = describe(measure, device, object, at: stateTopic, "value_json.\(object)") { json in
+        json.objectField("device") { json in
+          json.arrayField("identifiers") { $0.value("meshcore_\(key)") }
+          json.field("name", body["name"]?.string ?? String(key.prefix(12)))
+          json.field("manufacturer", "MeshCore")
+          json.field("via_device", ownDevice)
+        }
+      }
+      if !isDescribed(description) { messages.append(description) }
     }
-    if described.count > Self.maxDescribed { described = [] }
     let state = JSONWriter.object { json in
       for (object, _, value) in values { json.field(object, value) }
       json.field("at", event.at)

@@ -49,14 +49,17 @@ extension MQTTCarrier {
     }
     var (flights, delivery) = ([Flight](), Delivery())
     for place in settings.isCompact ? 0..<1 : batch.events.indices where delivery.isGoingOn {
+      // The present radio's packets go with a token of its own, over the next connection.
+      guard !hasFormerToken else { return .retry(reason: "the radio was replaced: it has to sign a token", after: nil) }
       guard let messages = messages(of: batch, place) else {
         return .retry(reason: "no memory for compressing", after: nil)
       }
-      for message in messages {
+      for message in messages where homeAssistant?.isDescribed(message) != true {
         try await client.untilRoom()
         while let flight = flights.first, flight.answer.isKept { try await delivery.take(flights.removeFirst()) }
         guard delivery.isGoingOn else { break }
         flights.append((place, client.publish(message, isFollowed: true)))
+        homeAssistant?.published(message)
       }
     }
     client.flush()

@@ -87,12 +87,20 @@ final class MQTTCarrier: MeteredCarrier {
     return isRead ? apart(topic + "_") : topic
   }
 
-  /// Acknowledges a command when its result is on disk; until then the broker keeps it.
+  /// Acknowledges a command when its result is on disk; until then the broker keeps it,
+  /// and it is tried again and again.
   private func commanded(_ message: MQTTMessage, _ acknowledge: @escaping () -> Void) {
     // A retained command would be repeated at each connection.
     guard let topic = commandTopic, message.topic.isExactly(topic), !message.retain else { return acknowledge() }
-    commandTasks.begin { [weak self] in
-      guard let answer = await self?.commands?.take(message.payload), let self else { return }
+    commandTasks.begin { [weak self, loop] in
+      var kept = await self?.commands?.take(message.payload)
+      // The disk refused it. The broker would send it again only over another connection.
+      while kept == nil, self != nil {
+        // Cancelled: the connection is closed.
+        do { try await loop.sleep(for: CommandIntake.pause) } catch { return }
+        kept = await self?.commands?.take(message.payload)
+      }
+      guard let answer = kept, let self else { return }
       acknowledge()
       let topic = message.responseTopic ?? message.topic + "/result"
       // No answer goes to a topic for commands, to a long topic, or with long correlation data.
@@ -108,8 +116,20 @@ final class MQTTCarrier: MeteredCarrier {
 
   var needsRadio: Bool { settings.observer != nil || settings.token != nil }
 
+  var isOfFormerRadio: Bool {
+    guard let facts = radio?.facts else { return false }
+    return observer.map { $0.facts != facts } ?? (token.map { $0.key != facts.key } ?? false)
+  }
+
+  /// The token permits only packets of a radio that was replaced.
+  var hasFormerToken: Bool {
+    guard let observer, observer.isSigned, let facts = radio?.facts else { return false }
+    return observer.facts.key != facts.key
+  }
+
   func greet() async -> Greeting {
     if client.isUp { client.close() }
+    observer = nil
     if needsRadio, radio?.facts == nil {
       return .failed(.retry(reason: "the feed's radio is unknown: no radio has been connected yet", after: nil))
     }
@@ -204,6 +224,7 @@ final class MQTTCarrier: MeteredCarrier {
   /// Makes a token unless there is a valid one. Returns the problem; `nil`: there is a token.
   private func obtainToken() async -> String? {
     let now = clock.seconds
+    if let token, token.key != radio?.facts?.key { self.token = nil }
     if let token, now < token.expires - ObserverToken.margin, now > token.expires - ObserverToken.lifetime - 60 {
       return nil
     }
@@ -215,6 +236,7 @@ final class MQTTCarrier: MeteredCarrier {
     guard let claims = settings.token, let radio, let facts = radio.facts else { return "no radio to sign with" }
     let unsigned = ObserverToken.unsigned(claims, key: facts.key, now: now)
     guard let signature = await radio.sign(Array(unsigned.utf8)) else { return "the radio did not sign the token" }
+    guard radio.facts?.key == facts.key else { return "the radio was replaced while it signed the token" }
     token = ObserverToken(unsigned: unsigned, signature: signature, key: facts.key, now: now)
     return nil
   }

@@ -3,7 +3,7 @@
 import Timing
 
 /// Buckets that wait although they are behind: they repeatedly brought nothing new, the hub does not know yet that this
-/// gateway has the channel, or the radio may hold the same messages. Pure.
+/// gateway has the channel, the radio may hold the same messages, or this gateway limits them. Pure.
 struct BucketHolds {
   private static let fruitlessInterval: Duration = .seconds(30)
 
@@ -17,6 +17,9 @@ struct BucketHolds {
   /// Buckets that wait until the radio's queue was read: the radio may hold the same messages.
   private var forRadio: Set<String> = []
   private var lines = Ration.hourly
+  /// Buckets that this gateway limits: why, and the pauses between attempts.
+  private var limited: [String: (reason: String, pauses: Backoff)] = [:]
+  private var limitLines = Ration.hourly
 
   var firstEnd: MonotonicTime? { ends.values.min() }
 
@@ -41,7 +44,10 @@ struct BucketHolds {
   }
 
   /// Forgets the limits of other buckets.
-  mutating func keepRations(of names: [String]) { fruitless = fruitless.filter { names.contains($0.key) } }
+  mutating func keepRations(of names: [String]) {
+    fruitless = fruitless.filter { names.contains($0.key) }
+    limited = limited.filter { names.contains($0.key) }
+  }
 
   /// A line for the log, at most once an hour.
   mutating func line(at now: MonotonicTime) -> String? {
@@ -72,6 +78,24 @@ struct BucketHolds {
     return true
   }
 
+  // MARK: Buckets that this gateway limits
+
+  /// The bucket waits: for `pause`, or longer with each time. Returns a line for the log, at most once an
+  /// hour.
+  mutating func holdLimited(
+    _ bucket: String, _ reason: String, for pause: Duration?, at now: MonotonicTime,
+    using random: inout some RandomNumberGenerator
+  ) -> String? {
+    var pauses = limited[bucket]?.pauses ?? Backoff(first: BucketSync.firstPause, limit: BucketSync.pollInterval)
+    let isNew = limited[bucket]?.reason != reason
+    ends[bucket] = now + (pause ?? pauses.next(using: &random))
+    limited[bucket] = (reason, pauses)
+    return isNew && limitLines.take(at: now) ? "\(reason); retrying automatically (logged at most once an hour)" : nil
+  }
+
+  /// The bucket has nothing left to fetch.
+  mutating func isNotLimited(_ bucket: String) { limited[bucket] = nil }
+
   // MARK: The radio
 
   mutating func waitForRadio(_ bucket: String) { forRadio.insert(bucket) }
@@ -87,12 +111,12 @@ struct BucketHolds {
   /// Why buckets wait, for operators.
   func words(radioWasRead: Bool) -> String? {
     let radioWords = "messages of other places wait until the radio's own queue has been read"
-    return fruitlessWords ?? (forRadio.isEmpty || radioWasRead ? nil : radioWords)
+    return limited.values.map(\.reason).min() ?? fruitlessWords ?? (forRadio.isEmpty || radioWasRead ? nil : radioWords)
       ?? ends.keys.filter { told[$0] != nil }.min().map { "the hub does not know yet that this gateway has \($0)" }
   }
 
   private var fruitlessWords: String? {
-    ends.keys.filter { told[$0] == nil }.min().map {
+    ends.keys.filter { told[$0] == nil && limited[$0] == nil }.min().map {
       "\($0) repeatedly brought nothing new: it is fetched once in \(Int(Self.fruitlessInterval.inSeconds)) s"
     }
   }

@@ -12,7 +12,9 @@ struct BucketRations {
   private var announcements = Ration(most: 64, oneIn: .seconds(300))
 
   mutating func mayAskForDocuments(at now: MonotonicTime) throws(BucketSync.Trouble) {
-    guard documents.hasOne(at: now) else { throw BucketSync.Trouble(message: "the hub changes documents too often") }
+    guard documents.hasOne(at: now) else {
+      throw BucketSync.Trouble(message: "the hub changes documents too often", isLimit: true)
+    }
   }
 
   mutating func took(documents count: Int, at now: MonotonicTime) {
@@ -25,13 +27,13 @@ struct BucketRations {
   ) throws(BucketSync.Trouble) {
     if outcome.lacking > 0 || outcome.hasDiverged { try mayLose(bucket, at: now) }
     if outcome.hasDiverged, bucket == "documents", !restores.take(at: now) {
-      throw BucketSync.Trouble(message: "the hub has lost documents, again and again")
+      throw BucketSync.Trouble(message: "the hub has lost documents, again and again", isLimit: true)
     }
   }
 
   mutating func mayLose(_ bucket: String, at now: MonotonicTime) throws(BucketSync.Trouble) {
     guard losses.take(at: now) else {
-      throw BucketSync.Trouble(message: "the hub has lost updates of \(bucket), again and again")
+      throw BucketSync.Trouble(message: "the hub has lost updates of \(bucket), again and again", isLimit: true)
     }
   }
 

@@ -160,6 +160,8 @@ final class BucketSync {
 
   struct Trouble: Error {
     let message: String
+    /// This gateway limits one bucket, and goes on with the others.
+    var isLimit = false
   }
 
   /// Asks for the buckets' positions, fetches updates, and waits for more; repeats after a failure, and at intervals.
@@ -201,18 +203,48 @@ final class BucketSync {
         // While a bucket is behind, an answer about positions is no success.
         guard catchUp.isQuiet else { continue }
       case .fetch(let bucket, let from, let until, let limit, let most):
-        if bucket == "commands", !hasRoomForCommands() { throw Trouble(message: "too many commands are waiting here") }
+        if bucket == "commands", !hasRoomForCommands() {
+          wait(bucket, "too many commands are waiting here", for: CommandIntake.pause)
+          continue
+        }
         guard mayFetch(bucket) else { continue }
-        if bucket == "documents" { try rations.mayAskForDocuments(at: loop.now) }
-        guard try await fetch(bucket, from, until, limit, most) || catchUp.isQuiet else { continue }
+        let result = try await limited(bucket) {
+          if bucket == "documents" { try rations.mayAskForDocuments(at: loop.now) }
+          return try await fetch(bucket, from, until, limit, most)
+        }
+        guard let isNews = result, isNews || catchUp.isQuiet else { continue }
       case .skip(let bucket, let first, let last, let position):
-        try rations.mayLose(bucket, at: loop.now)
-        try await skip(bucket, first...last, "too_long", position)
+        _ = try await limited(bucket) {
+          try rations.mayLose(bucket, at: loop.now)
+          try await skip(bucket, first...last, "too_long", position)
+          return false
+        }
         continue
       }
       succeeded()
       askAgainAt = loop.now + interval
     }
+  }
+
+  /// If this gateway limits the bucket, it waits, and the result is `nil`.
+  private func limited(_ bucket: String, _ work: () async throws -> Bool) async throws -> Bool? {
+    do {
+      let isNews = try await work()
+      if !catchUp.isBehind(bucket) { holds.isNotLimited(bucket) }
+      return isNews
+    } catch let trouble as Trouble where trouble.isLimit {
+      wait(bucket, trouble.message)
+      return nil
+    }
+  }
+
+  /// The bucket waits: for so long or, without a time, longer with each time. The others go on.
+  private func wait(_ bucket: String, _ reason: String, for pause: Duration? = nil) {
+    var random = SystemRandomNumberGenerator()
+    if let line = holds.holdLimited(bucket, reason, for: pause, at: loop.now, using: &random) {
+      log.warning("\(upstream): \(line)")
+    }
+    catchUp.hold(bucket)
   }
 
   /// Returns false if the bucket waits: it brought nothing new, or the radio may hold the same messages.
@@ -261,6 +293,7 @@ final class BucketSync {
     let answer = try await source.ask(.page(bucket: bucket, from: from, until: until, limit: limit, most: most))
     try Task.checkCancellation()
     if answer?["joined"]?.bool != false { holds.hubKnows(bucket) } else if joins(bucket, from) { return false }
+    guard catchUp.isFetching(bucket) else { return false }
     guard let answer, let page = CatchUp.Page(answer), let outcome = catchUp.read(page, of: bucket) else {
       throw Trouble(message: "the hub's answer about \(bucket) is invalid or missing")
     }

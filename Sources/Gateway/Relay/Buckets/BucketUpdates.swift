@@ -156,6 +156,7 @@ extension BucketSync {
       // The time in the hub's queue counts towards the command's lifetime.
       isNew = try store.queueCommand(update.body, id: update.id, of: upstream, age: update.age)
     }
+    if !isNew { commands.repeatEnd(of: update.id, update.body) }
     return isNew ? .sent : .known
   }
 

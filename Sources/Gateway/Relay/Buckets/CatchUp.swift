@@ -123,6 +123,11 @@ struct CatchUp {
   /// More updates are behind than are wanted: the hub gives each gateway's messages a share.
   func isTooFar(_ name: String) -> Bool { buckets.first { $0.name == name }?.1.room != nil }
 
+  /// False: the page that was asked for is void, as the wanted buckets have changed meanwhile.
+  func isFetching(_ name: String) -> Bool { phase == .busy(name) }
+
+  func isBehind(_ name: String) -> Bool { buckets.contains { $0.name == name && isBehind($0.1) } }
+
   /// No bucket is behind, and no request is in flight.
   var isQuiet: Bool { phase == .quiet && !buckets.contains { isBehind($0.1) } }
 

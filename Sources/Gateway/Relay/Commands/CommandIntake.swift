@@ -25,7 +25,7 @@ public enum CommandAnswer: Equatable, Sendable {
   /// Accepted; further fields of the answer.
   case done([UInt8])
   case refused(code: String, message: String)
-  /// The disk refused it: the server must resend it.
+  /// The disk refused it: it has to come again.
   case notKept(message: String)
 }
 
@@ -49,7 +49,7 @@ final class CommandIntake {
   /// The maximum size of a command, in bytes.
   static let maxBytes = 16_384
   /// The pause before a command that the disk refused, or that has to wait, is tried again.
-  private static let pause: Duration = .seconds(10)
+  static let pause: Duration = .seconds(10)
 
   private let settings: Settings
   private let upstream: String
@@ -63,6 +63,9 @@ final class CommandIntake {
   /// The times of answers within the last minute.
   private var answers: [MonotonicTime] = []
   private var (limitLines, unreadLines, unansweredLines) = (Ration.hourly, Ration.hourly, Ration.hourly)
+  private var notKeptLines = Ration.hourly
+  /// Events of ended commands that are journaled again.
+  private var repeatedEnds = Ration(most: 64, oneIn: .seconds(60))
   /// Commands since the start that were refused without an event: unreadable, or too many.
   private(set) var refused: Int64 = 0
   /// Running commands, and the promises of the tasks that wait for their answers.
@@ -86,7 +89,7 @@ final class CommandIntake {
   }
 
   /// Carries out a live command. Returns its answer as JSON, once the command is on disk; empty: there is no answer; `nil`: the disk refuses it, and
-  /// the server must ask again.
+  /// the server must ask again. Such a try does not count against the limit.
   func take(_ payload: [UInt8]) async -> [UInt8]? {
     switch read(payload) {
     case .failure(let refusal): return refuseUnread(refusal)
@@ -98,7 +101,10 @@ final class CommandIntake {
           command, .refused(code: "full", message: "at most \(settings.limit)"), isRetryable: true
         )
       }
-      return await run(command)
+      let answer = await run(command)
+      // A command that the disk refused comes again.
+      if answer == nil, !Task.isCancelled, !recent.isEmpty { recent.removeLast() }
+      return answer
     }
   }
 
@@ -272,7 +278,10 @@ final class CommandIntake {
   /// Stores the answer, with the event. Returns it; `nil`: the disk refused it.
   private func end(_ command: RemoteCommand, _ answer: CommandAnswer) async -> [UInt8]? {
     if case .notKept(let message) = answer {
-      log.warning("\(upstream): a command was not accepted: \(message); the hub will resend it")
+      if notKeptLines.take(at: loop.now) {
+        log.warning(
+          "\(upstream): a command was not accepted: \(message); it will be tried again (logged at most once an hour)")
+      }
       return nil
     }
     let moment = Moment(clock)
@@ -288,6 +297,24 @@ final class CommandIntake {
       // The store logs the failure.
       return nil
     }
+  }
+
+  /// Journals the end of a command again if the hub's queue has a command that has ended here: the hub queued it after
+  /// the event, or lost the event, and would keep the command until it expires.
+  func repeatEnd(of id: String, _ payload: [UInt8]) {
+    // `try?`: the store has only JSON; a command's name is only shown.
+    guard let bytes = earlierAnswer(id), let answer = try? JSONValue(parsing: bytes),
+      repeatedEnds.take(at: loop.now)
+    else { return }
+    // `try?`: as above.
+    let name = (try? JSONValue(parsing: payload))?["command"]?.string ?? ""
+    let command = RemoteCommand(upstream: upstream, id: id, name: name, body: .null)
+    let outcome: CommandAnswer =
+      answer["ok"]?.bool == true
+      ? .done((answer["result"] ?? .null).bytes)
+      : .refused(code: answer["code"]?.string ?? "", message: answer["error"]?.string ?? "")
+    let (moment, body) = (Moment(clock), Self.event(command, outcome))
+    store.write { store throws(SQLiteError) in try store.append(.command, at: moment, body: body) }
   }
 
   private static func event(_ command: RemoteCommand, _ answer: CommandAnswer) -> [UInt8] {

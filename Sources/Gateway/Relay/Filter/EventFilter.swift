@@ -83,6 +83,9 @@ public struct EventFilter: Equatable, Sendable {
     kinds.contains(kind) || kind == EventKind.power.rawValue && kinds.contains(EventKind.alert.rawValue)
   }
 
+  /// Otherwise the ways of a message's copies, which cost queries, need not be read.
+  var takesWays: Bool { kinds.isEmpty || takes(EventKind.ways.rawValue) }
+
   var takesAlerts: Bool { passesAll || takes(EventKind.alert.rawValue) }
 
   /// `nil`: the event is like any other.
@@ -124,7 +127,8 @@ public struct EventFilter: Equatable, Sendable {
     case .ways: return try body["heard_by"] == nil ? selectsMessage(body, store) : selectsOutgoing(body, store)
     case .reaction: return try selectsConversation(body["conversation"]?.string ?? "", store)
     case .contact, .advert, .contactRemoved, .route: return try selectsNode(body["key"], body["name"], store)
-    case .telemetry, .status: return try selectsNode(body["node"], body["name"], store)
+    case .telemetry, .status, .neighbours, .clock, .owner, .snapshot:
+      return try selectsNode(body["node"], body["name"], store)
     case .channel: return try selectsChannel(body["channel"]?.string, body["name"]?.string, store)
     case .document: return try selectsDocument(body["key"]?.string ?? "", store)
     case .command: return try selectsCommand(body, store)

@@ -15,7 +15,7 @@ extension EventFilter {
   ]
   private static let ofNodes: Set<EventKind> = [
     .message, .outgoing, .reaction, .contact, .advert, .contactRemoved, .telemetry, .status, .document, .command, .ways,
-    .route,
+    .route, .neighbours, .clock, .owner, .snapshot,
   ]
   private static let ofTheGateway: Set<EventKind> = [
     .radio, .radioGap, .power, .bucketGap, .allowance, .alert, .document, .command,

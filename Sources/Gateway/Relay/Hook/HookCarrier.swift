@@ -7,6 +7,7 @@ import Glibc
 import JSON
 import Store
 import Timing
+import UntrustedText
 
 /// Runs a program for each event: the event as JSON on its standard input. Source: docs/hooks.md.
 ///
@@ -23,7 +24,6 @@ final class HookCarrier: Carrier {
   private let store: Store
   private let loop: EventLoop
   private let log: Log
-  private let clock: WallClock
   private(set) var bytesSent: UInt64 = 0
   /// Replies that were not sent since the log last reported one, and the limit of these lines.
   private var (unsent, unsentLines) = (0, Ration.hourly)
@@ -41,7 +41,6 @@ final class HookCarrier: Carrier {
     self.takesGaps = takesGaps
     self.store = store
     self.loop = loop
-    clock = loop.wallClock
     self.log = log
   }
 
@@ -71,21 +70,18 @@ final class HookCarrier: Carrier {
       return .retry(reason: "\(place) cannot be started: \(error)", after: nil)
     }
     let verdict = verdict(exit, through: through)
-    if case .acknowledged = verdict, settings.replies { await reply(to: event, exit.output) }
+    if case .acknowledged = verdict, settings.replies, await !reply(to: event, exit.output) {
+      return .retry(reason: "the reply could not be stored", after: nil)
+    }
     return verdict
   }
 
-  /// Runs the hook with an event of kind `test`.
-  func test() async -> Verdict {
-    let body = JSONWriter.object { $0.field("text", "Meshpost gateway \(store.gatewayID) says hello") }
-    let event = JournalEvent(seq: 0, at: clock.milliseconds, trusted: false, kind: "test", body: body)
-    return await carry(Batch(event, lane: nil))
-  }
+  func test() async -> Verdict { await carry(Batch(testOf: store, at: Moment(loop.wallClock))) }
 
   // MARK: Running
 
   private func run(_ event: JournalEvent) async throws -> ChildProcess.Exit {
-    let input = EventEnvelope.encode(event, of: store) + [10]
+    let input = EventEnvelope.encode(event.withCopies(in: store), of: store) + [10]
     bytesSent &+= UInt64(input.count)
     return try await ChildProcess.run(
       arguments,
@@ -139,11 +135,14 @@ final class HookCarrier: Carrier {
 
   // MARK: Replies
 
-  /// The reply's id is the event's identity: a repeated event makes one reply.
-  private func reply(to event: JournalEvent, _ output: [UInt8]) async {
+  /// The reply's id is the event's identity: a repeated event makes one reply. False: the disk refuses it.
+  private func reply(to event: JournalEvent, _ output: [UInt8]) async -> Bool {
     let text = String(decoding: output, as: UTF8.self).trimmed
-    guard !text.isEmpty, event.kind == EventKind.message.rawValue, let body = event.json else { return }
-    guard let to = addressee(body) else { return isUnsent("the message's sender is not certain") }
+    guard !text.isEmpty, event.kind == EventKind.message.rawValue, let body = event.json else { return true }
+    guard let to = addressee(body) else {
+      isUnsent("the message's sender is not certain")
+      return true
+    }
     let command = JSONWriter.object { json in
       json.field("id", "\(store.epoch).\(event.seq)")
       json.field("command", "send")
@@ -153,9 +152,10 @@ final class HookCarrier: Carrier {
       json.field("expires_s", 600)
       json.field("answers", body["id"]?.integer)
     }
+    guard let answer = await commands?.take(command) else { return false }
     // `try?`: an invalid answer is no refusal.
-    let answer = await commands?.take(command).flatMap { try? JSONValue(parsing: $0) }
-    if let words = answer?["error"]?.string { isUnsent(words) }
+    if let words = (try? JSONValue(parsing: answer))?["error"]?.string { isUnsent(words) }
+    return true
   }
 
   /// Anybody on the air can cause this, with each message.
@@ -179,14 +179,5 @@ final class HookCarrier: Carrier {
       return known.count == 1 ? known[0].hex : nil
     default: return nil
     }
-  }
-}
-
-extension String {
-  fileprivate var trimmed: String {
-    var text = self[...]
-    while text.first?.isWhitespace == true { text.removeFirst() }
-    while text.last?.isWhitespace == true { text.removeLast() }
-    return String(text)
   }
 }

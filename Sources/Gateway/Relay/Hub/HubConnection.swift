@@ -137,10 +137,12 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
 
   func carry(_ batch: Batch) async -> Verdict {
     switch route {
-    case .none: .retry(reason: "the link is down", after: nil)
-    case .http: await http.carry(batch)
+    case .none: return .retry(reason: "the link is down", after: nil)
+    case .http:
+      defer { if http.isPutBack { stirred.resume() } }
+      return await http.carry(batch)
     case .live(let link):
-      await link.carry(batch, within: settings.timeout) { [store] in batch.encode(of: store, number: $0) }
+      return await link.carry(batch, within: settings.timeout) { [store] in batch.encode(of: store, number: $0) }
     }
   }
 

@@ -149,9 +149,7 @@ final class HubOverHTTP {
 
   /// The digest of each lane's newest event at the hub; `nil`: not reported.
   static func digests(_ greeting: JSONValue) -> ByLane<String?> {
-    var found = ByLane<String?>(all: nil)
-    for lane in Lane.allCases { found[lane] = greeting["digests"]?[lane.rawValue]?.string }
-    return found
+    ByLane { greeting["digests"]?[$0.rawValue]?.string }
   }
 
   private static func packing(_ greeting: Result<HTTPResponse, HTTPFailure>) -> Packing? {
@@ -195,7 +193,11 @@ final class HubOverHTTP {
       has.seqs[lane] = max(has.seqs[lane] ?? 0, through)
     }
     // A restarted hub gives a new key; behind a load balancer each hub has its own: ask at most twice in a row.
-    if case .acknowledged = verdict, unknownKeys > unknown, unknownKeys <= 2 { _ = await greet() }
+    if case .acknowledged = verdict, unknownKeys > unknown, unknownKeys <= 2 {
+      _ = await greet()
+      // Only a greeting of the upstream compares the histories.
+      isPutBack = isPutBack || hasForgotten
+    }
     return verdict
   }
 
@@ -229,10 +231,11 @@ final class HubOverHTTP {
   private func verdict(_ result: Result<HTTPResponse, HTTPFailure>, _ acknowledged: ([UInt8]) -> Int64?) -> Verdict {
     let verdict = RetryPolicy.verdict(result, now: clock.seconds, parse: acknowledged)
     // With JSON in the answer the hub itself is busy, not a server before it: its positions are still known.
-    guard case .retry(let reason, let after?) = verdict, result.status == 429 || result.status == 503,
-      result.json?["error"]?.string != nil
-    else { return verdict }
-    return .busy(reason: reason, after: after)
+    guard result.status == 429 || result.status == 503, result.json?["error"]?.string != nil else { return verdict }
+    switch verdict {
+    case .retry(let reason, let after?), .failing(let reason, let after?): return .busy(reason: reason, after: after)
+    default: return verdict
+    }
   }
 
   // MARK: Questions and states
@@ -241,8 +244,10 @@ final class HubOverHTTP {
   func ask(_ question: UpdatesQuestion) async throws(BucketSync.Trouble) -> JSONValue? {
     let before = has
     var isPoll: Bool { if case .state = question { true } else { false } }
+    // Otherwise the hub answers for the epoch that began last, which may be another card's.
+    let named = otherEpochs.isEmpty || before.epoch.isEmpty ? "" : "&epoch=\(before.epoch)"
     let response = try await answer(
-      HTTPRequest("GET", "\(path)/updates?\(question.query)\(isPoll ? "&lanes=1" : "")"))
+      HTTPRequest("GET", "\(path)/updates?\(question.query)\(isPoll ? "\(named)&lanes=1" : "")"))
     // `try?`: an answer that is not JSON is invalid.
     let answer = response.flatMap { try? JSONValue(parsing: $0.body) }
     if isPoll, let answer, case .byLane(let seqs)? = Self.acknowledged(answer), before.epoch.isExactly(has.epoch),

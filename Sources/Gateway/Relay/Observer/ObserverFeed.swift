@@ -126,48 +126,38 @@ struct ObserverFeed {
 
   /// `869.525,250.0,11,5`: MHz, kHz, spreading factor, coding rate.
   private var radio: String {
-    "\(Double(facts.frequency) / 1000),\(Double(facts.bandwidth) / 1000),\(facts.spreadingFactor),\(facts.codingRate)"
+    let radio = facts.parameters
+    return
+      "\(Double(radio.frequency) / 1000),\(Double(radio.bandwidth) / 1000),\(radio.spreadingFactor),\(radio.codingRate)"
   }
 
   private static func write(_ stats: RadioStats, to json: inout JSONWriter) {
-    json.field("battery_mv", stats.batteryMillivolts)
-    json.field("uptime_secs", stats.uptimeSeconds)
-    json.field("queue_len", stats.queueLength)
-    json.field("noise_floor", stats.noiseFloor)
-    json.field("last_rssi", stats.lastRSSI)
-    json.field("last_snr", stats.lastSNR)
-    json.field("tx_air_secs", stats.secondsSent)
-    json.field("rx_air_secs", stats.secondsReceived)
+    json.field("battery_mv", stats.core.batteryMillivolts)
+    json.field("uptime_secs", stats.core.uptime)
+    json.field("queue_len", stats.core.queueLength)
+    json.field("noise_floor", stats.radio?.noiseFloor)
+    json.field("last_rssi", stats.radio?.lastRSSI)
+    json.field("last_snr", stats.radio?.lastSNR.decibels)
+    json.field("tx_air_secs", stats.radio?.secondsSent)
+    json.field("rx_air_secs", stats.radio?.secondsReceived)
   }
 }
 
 /// A moment as the feed writes it, in UTC.
 struct ObserverTime {
-  private let parts: tm
-  private let fraction: Int64
+  private let milliseconds: Int64
 
-  init(milliseconds: Int64) {
-    var seconds = time_t(milliseconds >= 0 ? milliseconds / 1000 : 0)
-    var parts = tm()
+  init(milliseconds: Int64) { self.milliseconds = max(0, milliseconds) }
+
+  private func text(_ form: String) -> String {
+    var (seconds, parts, buffer) = (time_t(milliseconds / 1000), tm(), [CChar](repeating: 0, count: 64))
     gmtime_r(&seconds, &parts)
-    self.parts = parts
-    fraction = milliseconds >= 0 ? milliseconds % 1000 : 0
+    let count = strftime(&buffer, buffer.count, form, &parts)
+    return String(decoding: buffer.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
-  private static func digits(_ value: Int32, _ count: Int) -> String {
-    let text = String(value)
-    return String(repeating: "0", count: max(0, count - text.count)) + text
-  }
-
-  var clock: String {
-    [parts.tm_hour, parts.tm_min, parts.tm_sec].map { Self.digits($0, 2) }.joined(separator: ":")
-  }
-
-  var date: String { "\(Self.digits(parts.tm_mday, 2))/\(Self.digits(parts.tm_mon + 1, 2))/\(parts.tm_year + 1900)" }
-
+  var clock: String { text("%H:%M:%S") }
+  var date: String { text("%d/%m/%Y") }
   /// `2026-11-20T12:00:00.000000`
-  var stamp: String {
-    let day = "\(parts.tm_year + 1900)-\(Self.digits(parts.tm_mon + 1, 2))-\(Self.digits(parts.tm_mday, 2))"
-    return "\(day)T\(clock).\(Self.digits(Int32(fraction), 3))000"
-  }
+  var stamp: String { "\(text("%Y-%m-%dT%H:%M:%S")).\(String(1000 + milliseconds % 1000).dropFirst())000" }
 }

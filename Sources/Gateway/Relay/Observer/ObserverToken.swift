@@ -2,6 +2,7 @@
 
 import Companion
 import JSON
+import UntrustedText
 
 /// The password of an observer at public analyzers: a token like a JWT, but with its signature in hex. The radio itself signs it. Source:
 /// docs/mqtt.md, "Observer feed".
@@ -10,6 +11,8 @@ struct ObserverToken: Equatable {
   static let lifetime: Int64 = 3600
   static let margin: Int64 = 300
 
+  /// The radio that signed it: its key, 64 lower-case hex digits.
+  let key: String
   let user: String
   let password: String
   /// Seconds since 1970.
@@ -26,24 +29,13 @@ struct ObserverToken: Equatable {
       json.field("owner", claims.owner)
       json.field("email", claims.email)
     }
-    return base64(Array(header.utf8)) + "." + base64(body)
+    return Base64.encodeForURL(Array(header.utf8)) + "." + Base64.encodeForURL(body)
   }
 
   init(unsigned: String, signature: [UInt8], key: String, now: Int64) {
+    self.key = key
     user = "v1_\(key.uppercased())"
     password = "\(unsigned).\(Hex.string(signature).uppercased())"
     expires = now + Self.lifetime
-  }
-
-  /// Base64 for URLs: `-` and `_`, without padding. Source: RFC 4648 § 5.
-  static func base64(_ bytes: [UInt8]) -> String {
-    let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
-    var text: [UInt8] = []
-    for start in stride(from: 0, to: bytes.count, by: 3) {
-      let group = Array(bytes[start..<min(start + 3, bytes.count)])
-      let value = group.enumerated().reduce(UInt32(0)) { $0 | UInt32($1.element) << UInt32(16 - 8 * $1.offset) }
-      for place in 0...group.count { text.append(alphabet[Int(value >> UInt32(18 - 6 * place) & 63)]) }
-    }
-    return String(decoding: text, as: UTF8.self)
   }
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
+
 /// Facts about the radio for servers, and operations that only the radio can do.
 public protocol RadioAccess: AnyObject {
   /// `nil` until a radio has been connected.
@@ -10,57 +12,29 @@ public protocol RadioAccess: AnyObject {
   func readStats() async -> RadioStats?
 }
 
+/// What servers are told of the radio.
 public struct RadioFacts: Equatable, Sendable {
   /// 64 lower-case hex digits.
   public var key: String
   public var name: String
   public var model: String
   public var version: String
-  /// kHz, Hz.
-  public var frequency: UInt32
-  public var bandwidth: UInt32
-  public var spreadingFactor: UInt8
-  public var codingRate: UInt8
+  public var parameters: RadioParameters
 
-  public init(
-    key: String, name: String, model: String, version: String, frequency: UInt32, bandwidth: UInt32,
-    spreadingFactor: UInt8, codingRate: UInt8
-  ) {
+  public init(key: String, name: String, model: String, version: String, parameters: RadioParameters) {
     self.key = key
     self.name = name
     self.model = model
     self.version = version
-    self.frequency = frequency
-    self.bandwidth = bandwidth
-    self.spreadingFactor = spreadingFactor
-    self.codingRate = codingRate
+    self.parameters = parameters
   }
 }
 
 /// Counters run from the radio's boot. Source: docs/protocol/companion.md § 6.
 public struct RadioStats: Equatable, Sendable {
-  public var batteryMillivolts: UInt16
-  public var uptimeSeconds: UInt32
-  public var queueLength: UInt8
-  /// dBm.
-  public var noiseFloor: Int16?
-  public var lastRSSI: Int8?
-  /// dB.
-  public var lastSNR: Double?
-  public var secondsSent: UInt32?
-  public var secondsReceived: UInt32?
+  public var core: Stats.Core
+  /// `nil`: the radio has none of these.
+  public var radio: Stats.Radio?
 
-  public init(
-    batteryMillivolts: UInt16, uptimeSeconds: UInt32, queueLength: UInt8, noiseFloor: Int16? = nil,
-    lastRSSI: Int8? = nil, lastSNR: Double? = nil, secondsSent: UInt32? = nil, secondsReceived: UInt32? = nil
-  ) {
-    self.batteryMillivolts = batteryMillivolts
-    self.uptimeSeconds = uptimeSeconds
-    self.queueLength = queueLength
-    self.noiseFloor = noiseFloor
-    self.lastRSSI = lastRSSI
-    self.lastSNR = lastSNR
-    self.secondsSent = secondsSent
-    self.secondsReceived = secondsReceived
-  }
+  public init(core: Stats.Core, radio: Stats.Radio?) { (self.core, self.radio) = (core, radio) }
 }

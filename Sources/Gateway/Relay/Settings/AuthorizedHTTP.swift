@@ -31,9 +31,10 @@ final class AuthorizedHTTP {
     client = HTTPClient(endpoint, tls: tls, proxy: proxy, meter: meter, on: loop)
   }
 
-  /// Sends a request with the token. `contentType`: of the body, if the request does not name it.
+  /// Sends a request with the token. `contentType`: of the body, if the request does not name it. `keepsBody`: of a 2xx
+  /// answer, which otherwise may have any size.
   func send(
-    _ request: HTTPRequest, contentType: String? = "application/json"
+    _ request: HTTPRequest, contentType: String? = "application/json", keepsBody: Bool = true
   ) async throws(Verdict) -> Result<HTTPResponse, HTTPFailure> {
     var request = request
     if let contentType, !request.body.isEmpty, request.headers["Content-Type"] == nil {
@@ -41,14 +42,15 @@ final class AuthorizedHTTP {
     }
     // Each request rereads the token's file: a changed token needs no restart.
     try settings.authorize(&request.headers)
-    return await sendBare(request)
+    return await sendBare(request, keepsBody: keepsBody)
   }
 
   /// Sends a request without headers that identify the program and the gateway.
-  func sendBare(_ request: HTTPRequest) async -> Result<HTTPResponse, HTTPFailure> {
+  func sendBare(_ request: HTTPRequest, keepsBody: Bool = true) async -> Result<HTTPResponse, HTTPFailure> {
     bytesSent &+= UInt64(request.body.count)
     do throws(HTTPFailure) {
-      return .success(try await client.send(request, timeout: settings.timeout))
+      return .success(
+        try await client.send(request, timeout: settings.timeout, onPiece: keepsBody ? nil : { _ in }))
     } catch {
       return .failure(error)
     }

@@ -60,8 +60,14 @@ extension UpstreamSettings {
       let location = Credential.location(name)
       if let words = Self.unreadable(location) {
         troubles.append(FileTrouble(key: key, reason: "\(location) \(words)"))
-      } else if ["token_file", "secret_file", "password_file"].contains(key), SecretFile.read(name) == nil {
-        troubles.append(FileTrouble(key: key, reason: "the first line of \(location) is empty"))
+      } else if ["token_file", "secret_file", "password_file"].contains(key) {
+        let secret = SecretFile.read(name)
+        if secret == nil {
+          troubles.append(FileTrouble(key: key, reason: "the first line of \(location) is empty, or not UTF-8"))
+        } else if key == "token_file", let secret, !SecretFile.isToken(secret) {
+          let reason = "the first line of \(location) has a blank or a character that no token has"
+          troubles.append(FileTrouble(key: key, reason: reason))
+        }
       }
     }
     return troubles.isEmpty ? tlsTroubles() : troubles

@@ -208,6 +208,9 @@ public struct UpstreamSettings: Equatable, Sendable {
     guard let token = SecretFile.read(tokenFile) else {
       throw .stopped(reason: "the token file \(tokenFile) cannot be read")
     }
+    guard SecretFile.isToken(token) else {
+      throw .stopped(reason: "the token file \(tokenFile) has a blank or a character that no token has")
+    }
     headers.add("Authorization", "Bearer \(token)")
   }
 }

@@ -26,6 +26,8 @@ struct Batch {
   private(set) var last: Int64
   /// The amount of journal events that the batch covers, including those that it leaves out.
   private(set) var covered = LaneAmount()
+  /// The same up to its last event, which is what a hub names as its position; `nil`: not known.
+  private(set) var coveredByEvents: LaneAmount?
   /// Events that the batch leaves out because they are too old.
   private(set) var tooOld: [Int64] = []
   /// The lane's last event that the server must already have; `nil`: it needs none.
@@ -52,7 +54,7 @@ struct Batch {
     var reading = Reading(limits: limits, expected: cursor + 1, lane: lane, folding: folding, had: had)
     var (rows, goesOn) = (0, true)
     let most = limits.events + Self.maxSkipped
-    try store.readJournal(after: cursor, limit: most, lane: lane) { event, isSound in
+    try store.readJournal(after: cursor, limit: most, lane: lane, withWays: filter.takesWays) { event, isSound in
       rows += 1
       do throws(StoreError) {
         goesOn = try reading.take(event, isSound, store, filter, present)
@@ -66,7 +68,7 @@ struct Batch {
     if let failure = reading.failure { throw failure }
     if goesOn, rows < most { try reading.end(store) }
     (events, bytes, covered, last) = (reading.collected, reading.size, reading.covered, reading.expected - 1)
-    tooOld = reading.tooOld
+    (tooOld, coveredByEvents) = (reading.tooOld, reading.coveredByEvents)
   }
 
   init(_ event: JournalEvent, lane: Lane?) {
@@ -76,17 +78,23 @@ struct Batch {
     last = event.seq
   }
 
+  /// An event of a kind that the journal does not have, with number 0: it tests a server.
+  init(testOf store: Store, at moment: Moment) {
+    let body = JSONWriter.object { $0.field("text", "Meshpost gateway \(store.gatewayID) says hello") }
+    let (at, trusted) = (moment.milliseconds, moment.trusted)
+    self.init(JournalEvent(seq: 0, at: at, trusted: trusted, kind: "test", body: body), lane: nil)
+  }
+
   /// An empty batch: a hub that acknowledges it proves that it takes batches.
   init(empty lane: Lane?) {
     self.lane = lane
     last = 0
   }
 
-  var isEmpty: Bool { events.isEmpty }
-
   /// Removes events that the server has already. The batch still covers them.
   mutating func leaveOut(_ seqs: Set<Int64>) {
     guard !seqs.isEmpty else { return }
+    coveredByEvents = nil
     events.removeAll { seqs.contains($0.seq) }
     bytes = events.reduce(0) { $0 + $1.body.count }
   }
@@ -126,6 +134,7 @@ private struct Reading {
   var collected: [JournalEvent] = []
   var size = 0
   var covered = LaneAmount()
+  var coveredByEvents: LaneAmount?
   var leftOut = 0
   var tooOld: [Int64] = []
   /// The time of the last row, which a gap after it gets.
@@ -178,6 +187,7 @@ private struct Reading {
     }
     if case .newest(let folded)? = place { told.body = Folding.body(event.body, standingFor: folded) }
     collected.append(told)
+    coveredByEvents = covered
     size += told.body.count
     return true
   }
@@ -194,6 +204,7 @@ private struct Reading {
     for gap in try gaps(through: end, store) {
       guard collected.count < limits.events else { return false }
       collected.append(gap)
+      coveredByEvents = covered
       expected = gap.seq + 1
     }
     expected = end + 1

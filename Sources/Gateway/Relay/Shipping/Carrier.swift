@@ -29,6 +29,8 @@ protocol Carrier: AnyObject {
   var radio: (any RadioAccess)? { get set }
   /// A greeting fails until a radio has been connected.
   var needsRadio: Bool { get }
+  /// The connection is about a radio that was replaced or changed since.
+  var isOfFormerRadio: Bool { get }
   /// The kind of the connection, for people: `live` or `http`; `nil`: there is only one kind.
   var link: String? { get }
   /// A problem that does not hold up events; `nil`: none.
@@ -78,6 +80,7 @@ extension Carrier {
   var keepsConnection: Bool { false }
   var updatesSource: (any UpdatesSource)? { nil }
   var needsRadio: Bool { false }
+  var isOfFormerRadio: Bool { false }
   var link: String? { nil }
   var minorTrouble: String? { nil }
   var otherEpochs: [OtherEpoch] { [] }

@@ -65,12 +65,15 @@ struct DeadLetterRetries {
     case .acknowledged, .refused:
       if case .acknowledged = verdict { taken.insert(letter) }
       (round, failures, due, isInTrouble) = (min(round, 1), 0, nil, false)
-    case .failing(let reason):
-      setAside(seq, reason, until: now + pause)
-      isInTrouble = false
+    case .failing(let reason, let after):
+      setAside(seq, reason, after, now)
+      // A server that names a time may be in trouble as a whole.
+      isInTrouble = after != nil
     case .retry(let reason, let after) where isAlone, .busy(let reason, let after) where isAlone:
-      let asked = min(after ?? .zero, .seconds(RetryPolicy.longestRetryAfter))
-      setAside(seq, reason, until: now + max(pause, asked))
+      setAside(seq, reason, after, now)
+      isInTrouble = true
+    case .stopped(let reason) where isAlone:
+      setAside(seq, reason, nil, now)
       isInTrouble = true
     case .hungUp(let reason):
       isInTrouble = true
@@ -81,8 +84,8 @@ struct DeadLetterRetries {
     return nil
   }
 
-  private mutating func setAside(_ seq: Int64, _ reason: String, until time: MonotonicTime) {
-    due = time
+  private mutating func setAside(_ seq: Int64, _ reason: String, _ asked: Duration?, _ now: MonotonicTime) {
+    due = now + max(pause, min(asked ?? .zero, .seconds(RetryPolicy.longestRetryAfter)))
     failures += 1
     failure = (seq, reason)
   }

@@ -47,7 +47,8 @@ struct Folding {
   ) throws(StoreError) {
     guard !isComplete else { return }
     var (rows, failure): (Int, StoreError?) = (0, nil)
-    try store.readJournal(after: through, limit: Self.step, lane: Self.lane) { event, isSound in
+    try store.readJournal(after: through, limit: Self.step, lane: Self.lane, withWays: false) {
+      event, isSound in
       rows += 1
       do throws(StoreError) {
         return try take(event, isSound, cursor, passes)
@@ -119,7 +120,7 @@ extension Folding {
       let field: StaticString
       switch kind {
       case .advert, .contact: field = "{\"key\":\""
-      case .telemetry, .status: field = "{\"node\":\""
+      case .telemetry, .status, .neighbours, .clock, .owner: field = "{\"node\":\""
       // The removal of a node is not a state: it belongs to the record before it.
       default: return nil
       }

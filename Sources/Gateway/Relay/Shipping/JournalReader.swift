@@ -40,9 +40,7 @@ final class JournalReader {
     self.filter = filter
     let cursor: ByLane<Int64>
     (cursor, beginning) = try store.openCursor(of: name, fromStart: settings.fromStart)
-    lanes = ByLane(
-      messages: LaneProgress(cursor: cursor.messages), nodes: LaneProgress(cursor: cursor.nodes),
-      packets: LaneProgress(cursor: cursor.packets))
+    lanes = cursor.map(LaneProgress.init)
     if filter.age != nil { store.keepJournalTimes() }
     tooOld.all = try store.leftOut(of: name).tooOld
     let told = try store.told(name)
@@ -60,9 +58,7 @@ final class JournalReader {
 
   /// Lanes with events that were not sent yet.
   var waiting: ByLane<Bool> {
-    var waiting = ByLane(all: false)
-    for lane in activeLanes { waiting[lane] = newest(lane) > lanes[lane].readThrough }
-    return waiting
+    ByLane { activeLanes.contains($0) && newest($0) > lanes[$0].readThrough }
   }
 
   private func newest(_ lane: Lane) -> Int64 { knowsLanes ? store.newestSeq[lane] : store.lastSeq }
@@ -187,15 +183,19 @@ final class JournalReader {
     if let folding, folding.isComplete, lanes[Folding.lane].taken >= folding.through { self.folding = nil }
   }
 
-  /// A dead letter that an operator wants sent again, if it is the next to be sent.
-  func nextDeadLetter(eventsWait: Bool, now: MonotonicTime) throws(StoreError) -> DeadLetter? {
+  /// A dead letter that an operator wants sent again, if it is the next to be sent. Those of other lanes stay marked.
+  func nextDeadLetter(
+    of permitted: ByLane<Bool>, eventsWait: Bool, now: MonotonicTime
+  ) throws(StoreError) -> DeadLetter? {
+    let lanes = Lane.allCases.filter { permitted[$0] }
     while deadLetters.isNext(eventsWait: eventsWait, now: now) {
       var found: DeadLetter?
-      try store.eachDeadLetter(of: name, after: deadLetters.after, marked: true, limit: 1) { letter in
+      try store.eachDeadLetter(of: name, after: deadLetters.after, marked: true, lanes: lanes, limit: 1) { letter in
         found = letter
         return false
       }
       if let found { return found }
+      if deadLetters.after == 0, lanes != Lane.allCases { return nil }
       deadLetters.reachedEnd()
     }
     return nil
@@ -209,7 +209,8 @@ final class JournalReader {
   /// Logs events that were too old: at most once a minute, or at the upstream's end (`now` is `nil`).
   func reportTooOld(at now: MonotonicTime? = nil) {
     guard tooOld.unreported > 0, now.map({ tooOldLines.take(at: $0) }) ?? true else { return }
-    log.notice("\(name): events that were too old at their turn (max_age_s), and were left out: \(tooOld.unreported)")
+    log.notice(
+      "\(name): events that were left out as too old, or of an unknown age (max_age_s, waited): \(tooOld.unreported)")
     tooOld.unreported = 0
   }
 }

@@ -26,10 +26,7 @@ extension JournalReader {
   ) -> Comparison {
     let (has, lanesKnown) = Self.positions(acknowledged)
     knowsLanes = lanesKnown
-    var through = ByLane<Int64>(all: 0)
-    for lane in Lane.allCases {
-      through[lane] = resumption(lane, has[lane], floors[lane], leads: isAlone || !lanesKnown)
-    }
+    let through: ByLane<Int64> = ByLane { resumption($0, has[$0], floors[$0], leads: isAlone || !lanesKnown) }
     let highest = Lane.allCases.reduce(through.highest) { max($0, has[$1] ?? 0) }
     guard highest <= store.lastSeq else {
       return .diverged("it has event \(highest), and the journal ends with \(store.lastSeq)", last: highest)
@@ -42,6 +39,10 @@ extension JournalReader {
       // Our event is gone, or the server's is (an empty digest). Only its acknowledgements to us prove that it has our events: beyond them, resuming
       // could skip events that it does not have.
       guard seq > max(lanes[lane].taken, lanes[lane].told.seq) else { continue }
+      // No other copy of the database can have an epoch that began in this run: what the server has of it came from here, and an answer was lost.
+      // A hub has no row, and so an empty digest, of an event that it had of an earlier epoch. With a new epoch each time, a bad line would have the
+      // whole journal sent again and again.
+      guard !store.identity.beganInThisRun else { continue }
       return .diverged(
         "it has an event \(seq) that it has not acknowledged here, and \(digest.isEmpty ? "it" : "the journal") has deleted its own",
         last: highest)

@@ -11,9 +11,9 @@ enum Verdict: Error, Equatable {
   case acknowledged(through: Int64)
   /// The whole upstream waits, and retries without end: no network, 408, 425, 429, an invalid or unexpected answer.
   case retry(reason: String, after: Duration?)
-  /// The server itself answers that it failed: 5xx without a time for the next try, an unspecified error of a broker, a hook's exit code 75. It counts
-  /// as `retry`, except that an operator can skip the event (`Skipping.swift`).
-  case failing(reason: String)
+  /// The server itself answers that it failed: 5xx, an unspecified error of a broker, a hook's exit code 75. It counts as `retry`, except that an
+  /// operator can skip the event (`Skipping.swift`).
+  case failing(reason: String, after: Duration? = nil)
   /// The server is overloaded: the connection stays, and the same batch is sent again later.
   case busy(reason: String, after: Duration?)
   /// The connection ended, or nothing moved for long, while the batch was under way: the reason may be the line, the server or an event. A 502 or 504
@@ -30,7 +30,8 @@ enum Verdict: Error, Equatable {
   var trouble: String? {
     switch self {
     case .acknowledged: nil
-    case .retry(let reason, _), .failing(let reason), .busy(let reason, _), .hungUp(let reason), .diverged(let reason),
+    case .retry(let reason, _), .failing(let reason, _), .busy(let reason, _), .hungUp(let reason),
+      .diverged(let reason),
       .stopped(let reason), .refused(_, let reason):
       reason
     }
@@ -49,7 +50,7 @@ enum Verdict: Error, Equatable {
     switch self {
     case .acknowledged: self
     case .retry(let reason, let after): .retry(reason: words(reason), after: after)
-    case .failing(let reason): .failing(reason: words(reason))
+    case .failing(let reason, let after): .failing(reason: words(reason), after: after)
     case .busy(let reason, let after): .busy(reason: words(reason), after: after)
     case .hungUp(let reason): .hungUp(reason: words(reason))
     case .refused(let status, let reason): .refused(status: status, reason: words(reason))
@@ -59,9 +60,11 @@ enum Verdict: Error, Equatable {
   }
 }
 
-enum RetryPolicy {
+/// When a server is tried again, and what its answers mean.
+public enum RetryPolicy {
   static let first: Duration = .seconds(1)
-  static let limit: Duration = .seconds(300)
+  /// The longest pause that the gateway makes by itself.
+  public static let limit: Duration = .seconds(300)
   /// The longest pause that a server can ask for, in seconds.
   static let longestRetryAfter: Int64 = 3600
 
@@ -98,8 +101,8 @@ enum RetryPolicy {
     case 400, 413, 422: return .refused(status: response.status, reason: words)
     case let status where [502, 504].contains(status) && response.headers["Retry-After"] == nil:
       return .hungUp(reason: words)
-    case 500...599 where response.headers["Retry-After"] == nil: return .failing(reason: words)
-    case 408, 425, 429, 500...599: return .retry(reason: words, after: retryAfter(response, now))
+    case 408, 425, 429, 502, 504: return .retry(reason: words, after: retryAfter(response, now))
+    case 500...599: return .failing(reason: words, after: retryAfter(response, now))
     default: return .retry(reason: "\(words): check the URL", after: nil)
     }
   }
@@ -109,7 +112,10 @@ enum RetryPolicy {
     guard let text = response.headers["Retry-After"] else { return nil }
     // By the server's own clock, if it sends its time: ours may be wrong.
     let now = response.headers["Date"].flatMap(date) ?? now
-    return (Int64(text) ?? date(text).map { $0 - now }).map { .seconds(min(max($0, 0), longestRetryAfter)) }
+    // A number that is too large for any clock asks for the longest pause, not for none.
+    let isNumber = !text.isEmpty && text.utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+    let seconds: Int64? = Int64(text) ?? (isNumber ? Int64.max : date(text).map { $0 - now })
+    return seconds.map { .seconds(min(max($0, 0), longestRetryAfter)) }
   }
 
   /// `Sat, 21 Nov 2026 05:00:30 GMT`

@@ -262,8 +262,7 @@ struct Shipment {
       limit = max(1, flight.events / 2)
       return .keep
     case .diverged(let reason): return wait(reason, nil, now: now)
-    case .retry(let reason, let after): return wait(reason, after, now: now)
-    case .failing(let reason): return wait(reason, nil, now: now)
+    case .retry(let reason, let after), .failing(let reason, let after): return wait(reason, after, now: now)
     case .busy(let reason, let after):
       flights = []
       state = .busy(until: now + max(backoff.next(using: &random), after ?? .zero), reason: reason)

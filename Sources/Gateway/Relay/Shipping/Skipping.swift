@@ -35,7 +35,7 @@ extension Upstream {
   func noteUntaken(_ verdict: Verdict, _ batch: Batch, _ lane: Lane) {
     guard let first = batch.events.first?.seq else { return }
     switch verdict {
-    case .retry(let reason, _), .failing(let reason), .busy(let reason, _), .hungUp(let reason),
+    case .retry(let reason, _), .failing(let reason, _), .busy(let reason, _), .hungUp(let reason),
       .refused(_, let reason):
       untaken = Untaken(
         lane: lane, first: first, count: batch.events.count, reason: reason, isAnswer: verdict.isAnswer,
@@ -44,6 +44,11 @@ extension Upstream {
       if let untaken, untaken.lane == lane, untaken.first <= through { self.untaken = nil }
     case .diverged, .stopped: break
     }
+  }
+
+  /// The server itself failed over an event at the last try.
+  var maySkip: Bool {
+    untaken.map { $0.isAnswer && $0.epoch == store.epoch && journal.lanes[$0.lane].taken < $0.first } ?? false
   }
 
   /// Makes the event over which the server failed at the last try a dead letter, if it was sent alone and is the reason; the next one is sent at once.

@@ -124,7 +124,7 @@ public final class Upstream {
   /// There may be something to send, or to try.
   public func wake() {
     if isClosed { return }
-    if journal.waiting != ByLane(all: false) { health.eventsWait() }
+    noteWaiting()
     if case .new = life { life = .running(loop.begin { [weak self] in await self?.run() }) }
     // Every commit calls this. During a pause the task need not run: it wakes itself at the pause's end.
     if !shipment.isResting(now: loop.now) { woken.resume() }
@@ -144,6 +144,7 @@ public final class Upstream {
     journal.advanceIdleLanes()
     account?.isShort = false
     let permitted = permittedLanes()
+    noteWaiting()
     guard permitted.messages else { return try await rest() }
     let lanes = journal.unsuspected(journal.waiting.and(permitted))
     let isLetterNext = journal.deadLetters.isNext(eventsWait: lanes != ByLane(all: false), now: loop.now)
@@ -156,7 +157,7 @@ public final class Upstream {
     case .nothing: try await pause(until: journal.deadLetters.wait(now: loop.now))
     case .wake(let time): try await pause(until: time)
     case .greet: if mayConnect { try await greet() } else { try await pause() }
-    case .send(let portion): if !sendNext(portion) { try await pause() }
+    case .send(let portion): if !sendNext(portion, of: demand) { try await pause() }
     }
   }
 
@@ -169,7 +170,9 @@ public final class Upstream {
   private func retryLetter(_ permitted: ByLane<Bool>, _ waiting: ByLane<Bool>) -> Bool {
     do {
       let eventsWait = waiting != ByLane(all: false)
-      guard let letter = try journal.nextDeadLetter(eventsWait: eventsWait, now: loop.now) else { return false }
+      guard let letter = try journal.nextDeadLetter(of: permitted, eventsWait: eventsWait, now: loop.now) else {
+        return false
+      }
       if journal.deadLetters.taken.contains(letter.id) {
         remove(letter.id, letter.event.seq)
         return true
@@ -203,6 +206,7 @@ public final class Upstream {
     underWay.forget(in: lane)
     for lane in lane.map({ [$0] }) ?? Lane.allCases {
       journal.lanes[lane].lastSent = journal.lanes[lane].serverHas
+      if journal.lanes[lane].underWay > 0 { journal.lanes[lane].isMiscounted = true }
       journal.lanes[lane].underWay = 0
     }
   }
@@ -216,7 +220,8 @@ public final class Upstream {
   }
 
   /// An operator has dropped the dead letter with this seq; `nil`: all of them.
-  public func letterDropped(_ seq: Int64?) {
+  public func lettersDropped(_ seq: Int64?, _ count: Int) {
+    log.notice("\(name): dead letters that an operator has deleted, which the server never gets: \(count)")
     journal.deadLetters.dropped(seq)
     wake()
   }
@@ -255,8 +260,22 @@ public final class Upstream {
 
   // MARK: Sending
 
-  /// False: nothing was sent; wait for news.
-  private func sendNext(_ portion: Shipment.Portion) -> Bool {
+  /// Sends the next batch. A lower lane that has its turn, and has to wait, does not hold up the lanes above it. False:
+  /// nothing was sent; wait for news.
+  private func sendNext(_ portion: Shipment.Portion, of demand: Shipment.Demand) -> Bool {
+    var (portion, demand) = (portion, demand)
+    while !send(portion) {
+      guard portion.lane != Lane.allCases.first(where: { demand.lanes[$0] }) else { return false }
+      demand.lanes[portion.lane] = false
+      let next = shipment.next(demand, now: loop.now, window: window, hasArrived: carrier.hasArrived)
+      guard case .send(let other) = next else { return false }
+      portion = other
+    }
+    return true
+  }
+
+  /// False: the lane has to wait.
+  private func send(_ portion: Shipment.Portion) -> Bool {
     do {
       let lane = portion.lane
       if journal.lanes[lane].suspicion.wantsProof, underWay.flights.isEmpty, let proof = try journal.proof(lane) {

@@ -37,9 +37,26 @@ extension Upstream {
   func permittedLanes() -> ByLane<Bool> {
     guard let account else { return ByLane(all: true) }
     look(account)
-    var permitted = ByLane(all: false)
-    for lane in Lane.allCases { permitted[lane] = account.allowance.allows(lane) }
-    return permitted
+    return ByLane { account.allowance.allows($0) }
+  }
+
+  /// The same for one lane, as of the last look at the line.
+  func permits(_ lane: Lane) -> Bool { account?.allowance.allows(lane) ?? true }
+
+  /// Pending events of permitted lanes.
+  var permittedEvents: Int64 {
+    guard account != nil, journal.knowsLanes else { return pendingEvents }
+    return Lane.allCases.reduce(0) { permits($1) ? $0 + journal.pending($1).events : $0 }
+  }
+
+  /// Tells the health whether events wait for the server, and not for the allowance.
+  func noteWaiting() {
+    let waiting = journal.waiting
+    if Lane.allCases.contains(where: { waiting[$0] && permits($0) }) {
+      health.eventsWait()
+    } else if account != nil, underWay.flights.isEmpty {
+      health.nothingWaits()
+    }
   }
 
   private func look(_ account: AllowanceAccount) {

@@ -53,7 +53,7 @@ extension Upstream {
     let isProven = journal.isProven(verdict, batch, lane)
     let taken = journal.lanes[lane].taken
     noteUntaken(verdict, batch, lane)
-    if case .failing(let reason) = verdict { journal.lanes[lane].failed(reason, at: loop.now) }
+    if case .failing(let reason, _) = verdict { journal.lanes[lane].failed(reason, at: loop.now) }
     var verdict = verdict
     if !isProven, case .refused(_, let reason) = verdict,
       journal.isUndecided(verdict, batch, lane, permitted: permittedLanes())
@@ -84,7 +84,7 @@ extension Upstream {
   private static func reason(_ verdict: Verdict) -> String? {
     switch verdict {
     case .hungUp(let reason): "the server closes the connection over it: \(reason)"
-    case .failing(let reason): DeadLetter.skippedReason + reason
+    case .failing(let reason, _): DeadLetter.skippedReason + reason
     case .acknowledged, .retry, .busy, .refused, .diverged, .stopped: nil
     }
   }
@@ -115,9 +115,10 @@ extension Upstream {
     // Trouble with this letter says nothing about events, also if the server names a time for the next try.
     let aside: String? =
       switch verdict {
-      case .failing(let reason): reason
-      case .retry(let reason, _), .busy(let reason, _): carrier.keepsConnection ? nil : reason
-      case .acknowledged, .hungUp, .refused, .diverged, .stopped: nil
+      case .failing(let reason, _): reason
+      // A server may forbid this letter alone, as a firewall before it does. If it forbids all, the next event shows that.
+      case .retry(let reason, _), .busy(let reason, _), .stopped(let reason): carrier.keepsConnection ? nil : reason
+      case .acknowledged, .hungUp, .refused, .diverged: nil
       }
     if let reason = aside {
       if !hadFailed {
@@ -180,10 +181,14 @@ extension Upstream {
       hasDeleted(in: lane, through: batch.last)
       journal.count(tooOld: batch, through: batch.last)
     }
-    var isKept = false
+    var (isKept, dropped) = (false, 0)
     move(to: seqs, when: .now) { [name] store throws(SQLiteError) in
       isKept = try store.bury(event, upstream: name, status: status, reason: reason, at: at, tried: marks)
+      dropped = try store.boundDeadLetters(of: name)
     } kept: { [name, log] in
+      if dropped > 0 {
+        log.warning("\(name): too many dead letters: the oldest are dropped, which the server never gets: \(dropped)")
+      }
       guard isKept else { return }
       log.warning("\(name): event \(event.seq) is a dead letter now (\(reason)); see `meshpost upstream dead`")
     }
@@ -207,7 +212,10 @@ extension Upstream {
   /// Moves a lane past acknowledged events. If its cursor is lost before it is on disk, events are sent again, which is always safe. After a part of
   /// a batch, the backlog is counted again.
   func advance(_ lane: Lane, _ batch: Batch, to seq: Int64) {
-    let covered = seq >= batch.last ? batch.covered : nil
+    let hasAllEvents = batch.events.last.map { seq >= $0.seq } ?? false
+    // What follows the last event is read again, unless a later batch was read from behind it.
+    let isPassed = seq >= batch.last || hasAllEvents && underWay.flights.contains { $0.lane == lane }
+    let covered = isPassed ? batch.covered : hasAllEvents ? batch.coveredByEvents : nil
     journal.count(tooOld: batch, through: seq)
     // Only an event that was sent can be acknowledged: a batch without any is no success.
     if seq > journal.lanes[lane].taken, batch.events.contains(where: { $0.seq <= seq }) { health.succeeded() }
@@ -237,6 +245,7 @@ extension Upstream {
     // One line for all of them at the end of the backlog, not one for each.
     if pending == 0 { journal.reportTooOld(at: loop.now) }
     health.acknowledged(pending: pending)
+    if account != nil { noteWaiting() }
   }
 
   // MARK: Cursors

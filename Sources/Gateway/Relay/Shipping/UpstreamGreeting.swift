@@ -49,13 +49,17 @@ extension Upstream {
   public func test() async -> String? {
     let end = loop.now + .seconds(10)
     // `try?`: a cancelled caller stops waiting.
-    while isBusy, loop.now < end, (try? await loop.sleep(for: .milliseconds(50))) != nil {}
+    var isTested: Bool { shipment.state == .testing }
+    while isBusy || isTested, loop.now < end, (try? await loop.sleep(for: .milliseconds(50))) != nil {}
+    if isTested { return "another test of it is under way" }
     if isBusy { return "busy sending; see its state in `meshpost status`" }
     replaceCarrier()
     underWay.release()
     shipment.asks(isTest: true)
     let verdict = await carrier.test()
     shipment.tested()
+    // Nobody would receive on the connection that the test has opened, until the upstream goes on.
+    if isPaused { carrier.close() }
     wake()
     return verdict.trouble
   }

@@ -13,7 +13,7 @@ public struct UpstreamStatus: Equatable, Sendable {
     public var ahead: Int64 = 0
     /// Events that were given up since the upstream was added.
     public var givenUp: Int64 = 0
-    /// Events that were older than `max_age_s` when their turn came.
+    /// Events that were too old when their turn came (`max_age_s`), or of an unknown age.
     public var tooOld: Int64 = 0
   }
 
@@ -53,6 +53,8 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var allowance: AllowanceStatus?
   /// Commands of the server, since the start, that were refused without an event.
   public var refusedCommands: Int64 = 0
+  /// The server itself fails over an event, which an operator can skip.
+  public var maySkip = false
 }
 
 /// An upstream's position in a lane, and the lane's backlog.
@@ -74,7 +76,11 @@ extension Upstream {
   var isBusy: Bool { !isClosed && (shipment.state == .asking || !shipment.flights.isEmpty) }
 
   func radioIsUp() {
-    if carrier.needsRadio { retryNow() }
+    guard carrier.needsRadio else { return }
+    retryNow()
+    guard [.asking, .ready].contains(shipment.state), carrier.isOfFormerRadio else { return }
+    shipment.hold(.outdated)
+    woken.resume()
   }
 
   /// The network has changed: waiting work is tried at once, and a kept connection must show that it works.
@@ -126,7 +132,7 @@ extension Upstream {
       nextAttempt: isPaused ? nil : shipment.rest(now: loop.now).map { Int64($0.inSeconds.rounded(.up)) },
       lastSuccess: health.lastSuccess, batches: health.batches, bytesSent: carrier.bytesSent,
       certificateExpiry: carrier.certificateExpiry, rate: rate.map { Int64(min($0, Self.longest)) },
-      allowance: allowanceStatus, refusedCommands: commands.refused)
+      allowance: allowanceStatus, refusedCommands: commands.refused, maySkip: maySkip)
   }
 
   private var laneStatus: ByLane<LaneStatus>? {
@@ -159,13 +165,14 @@ extension Upstream {
   var progress: Relay.Progress {
     let pending = pendingEvents
     if isPaused || pending == 0 { return .fine }
-    if shipment.holds.contains(.resting) { return .unknown }
-    for lane in Lane.allCases {
+    let permitted = permittedEvents
+    if shipment.holds.contains(.resting) || permitted == 0 { return .unknown }
+    for lane in Lane.allCases where permits(lane) {
       // What other lanes do says nothing about the events of this one.
       guard let still = journal.lanes[lane].standsStill, UpstreamHealth.isLong(loop.now - still.since) else { continue }
-      return .stuck(events: pending, reason: still.reason)
+      return .stuck(events: permitted, reason: still.reason)
     }
-    return health.progress(pending: pending)
+    return health.progress(pending: permitted)
   }
 
   private var stateForPeople: (UpstreamStatus.State, String?) {

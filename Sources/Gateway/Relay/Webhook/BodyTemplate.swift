@@ -53,8 +53,21 @@ public struct BodyTemplate: Equatable, Sendable {
     }
   }
 
+  /// A template whose format is not given: JSON if it begins with `{`, but not with a field, or if it is an array.
+  public init(guessing text: String) throws(Failure) {
+    let start = text.utf8.drop { [0x20, 0x09, 0x0A, 0x0D].contains($0) }.prefix(2)
+    // `try?`: `[{{channel_name}}] {{text}}` is no array, but a text.
+    if start.first == UInt8(ascii: "["), let array = try? BodyTemplate(text, isJSON: true) {
+      self = array
+    } else {
+      try self.init(text, isJSON: start.first == UInt8(ascii: "{") && !start.elementsEqual("{{".utf8))
+    }
+  }
+
+  /// Fields of no event's body.
+  private static let others: Set = ["event", "seq", "at", "gateway"]
   /// Fields that are texts in each event that has them.
-  private static let texts: Set = ["text", "sender_name", "channel", "gateway", "kind", "event"]
+  private static let texts = EventBody.messageTexts.union(["event", "gateway"])
 
   private static func position(of marker: String, in text: Substring) -> Substring.Index? {
     var place = text.startIndex
@@ -67,9 +80,8 @@ public struct BodyTemplate: Equatable, Sendable {
 
   /// Its fields that no message has: they stay empty.
   public var fieldsWithoutValue: [String] {
-    let others: Set = ["event", "seq", "at", "gateway"]
-    return pieces.compactMap {
-      if case .field(let name, _) = $0, !others.contains(name), !EventBody.messageFields.contains(name) {
+    pieces.compactMap {
+      if case .field(let name, _) = $0, !Self.others.contains(name), !EventBody.messageFields.contains(name) {
         name
       } else {
         nil

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Glibc
+import SQLite
 
 /// A line of text in a file of its own, beside the database.
 enum SmallFile {
@@ -16,20 +17,6 @@ enum SmallFile {
 
   /// Keeps the old file until the new one is complete: a full disk would leave an empty one.
   static func write(_ location: String, _ text: String) throws(StoreError) {
-    let fresh = location + ".new"
-    unlink(fresh)
-    let descriptor = Glibc.open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o640)
-    guard descriptor >= 0 else { throw .file(location) }
-    defer { close(descriptor) }
-    let bytes = Array((text + "\n").utf8)
-    guard Glibc.write(descriptor, bytes, bytes.count) == bytes.count, fsync(descriptor) == 0,
-      rename(fresh, location) == 0
-    else {
-      // `file` reads errno.
-      let reason = StoreError.file(location)
-      unlink(fresh)
-      throw reason
-    }
-    Store.syncFolder(of: location)
+    guard WholeFile.replace(location, with: Array((text + "\n").utf8), mode: 0o640) else { throw .file(location) }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Glibc
+import SQLite
 
 /// Checks the store's files before SQLite opens them: permissions, and damage that SQLite would ignore silently.
 enum StoreFiles {
@@ -83,11 +84,5 @@ enum StoreFiles {
 
 extension Store {
   /// Makes a new, changed or removed name survive a power cut.
-  public static func syncFolder(of location: String) {
-    let folder = location.lastIndex(of: "/").map { location[..<$0] } ?? "."
-    let descriptor = Glibc.open(folder.isEmpty ? "/" : String(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-    guard descriptor >= 0 else { return }
-    fsync(descriptor)
-    close(descriptor)
-  }
+  public static func syncFolder(of location: String) { WholeFile.syncFolder(of: location) }
 }

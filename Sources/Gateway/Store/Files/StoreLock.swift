@@ -16,7 +16,7 @@ final class StoreLock {
       if errno == ELOOP { throw .misplaced("\(lockLocation) is a symbolic link, which is not followed: remove it") }
       throw .file(lockLocation)
     }
-    guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+    guard Self.take(descriptor) else {
       var text = [UInt8](repeating: 0, count: 64)
       // `deinit` closes the descriptor: a second close would hit a file that somebody has opened meanwhile.
       let count = pread(descriptor, &text, text.count, 0)
@@ -26,6 +26,15 @@ final class StoreLock {
     let owner = Array("process \(getpid())".utf8)
     // The text is only for the other process's error message: if the disk is too full for it, that does not matter.
     if ftruncate(descriptor, 0) == 0 { _ = pwrite(descriptor, owner, owner.count, 0) }
+  }
+
+  /// Waits for half a second: a child of a killed process has its descriptors, and with them the lock, until its exec.
+  private static func take(_ descriptor: Int32) -> Bool {
+    for _ in 0..<50 {
+      if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return true }
+      usleep(10_000)
+    }
+    return false
   }
 
   deinit {

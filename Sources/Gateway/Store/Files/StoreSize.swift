@@ -11,6 +11,15 @@ extension Store {
     }
   }
 
+  /// Bytes of the pages that are in use. A file never shrinks by itself: pages of deleted rows are used again first,
+  /// and count as room below `maxBytes`.
+  public func usedSize() throws(StoreError) -> Int64 {
+    let free = try translating { () throws(SQLiteError) in
+      (try database.value("PRAGMA freelist_count")?.integer ?? 0) * Self.pageSize
+    }
+    return max(0, try size() - free)
+  }
+
   /// Moves the log's content into the database, at a regular end, so that the next start need not do it.
   public func checkpoint() throws(StoreError) {
     try translating { () throws(SQLiteError) in

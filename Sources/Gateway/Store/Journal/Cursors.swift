@@ -71,6 +71,13 @@ extension Store {
     return (ByLane(all: beginning), beginning)
   }
 
+  /// Within a `write`: an upstream without a position in this database gets all of it, although it may have asked for
+  /// no earlier events.
+  func beginAnew(_ upstream: String) throws(SQLiteError) {
+    guard try readCursor(of: upstream) == nil else { return }
+    try setCursor(of: upstream, to: 0)
+  }
+
   /// A cursor that cannot be is damaged: the upstream gets the journal again, rather than miss the next events.
   private func inJournal(_ cursor: Int64) -> Int64 {
     cursor >= 0 && cursor <= lastSeq ? cursor : max(0, min(journalState.oldest - 1, lastSeq))
@@ -162,14 +169,15 @@ extension Store {
     return names
   }
 
-  /// Deletes the position of a removed upstream. Returns when that is on disk.
+  /// Deletes the position and the dead letters of a removed upstream. Returns when that is on disk.
   public func forgetUpstream(_ name: String) throws(StoreError) {
     write { store throws(SQLiteError) in try store.forget(name) }
     try commitNow()
   }
 
   private func forget(_ upstream: String) throws(SQLiteError) {
-    for table in ["cursors", "buckets", "commands"] {
+    deadLetterChanges &+= 1
+    for table in ["cursors", "buckets", "commands", "dead_letters"] {
       try database.run("DELETE FROM \(table) WHERE upstream = ?", .text(upstream))
     }
     try database.run(

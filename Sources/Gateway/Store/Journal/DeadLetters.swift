@@ -75,32 +75,68 @@ extension Store {
     var count = 0
     deadLetterChanges &+= 1
     write { (store) throws(SQLiteError) in
-      count = try store.database.run(
-        """
-        UPDATE dead_letters SET retry = -1, body = x'', reason = ''
-          WHERE upstream = ?1 AND retry >= 0 AND (?2 IS NULL OR seq = ?2)
-        """, .text(upstream), .optional(seq))
-      try store.database.run(
-        """
-        DELETE FROM dead_letters WHERE upstream = ?1 AND retry < 0 AND seq <=
-        (SELECT seq FROM dead_letters WHERE upstream = ?1 AND retry < 0 ORDER BY seq DESC LIMIT 1 OFFSET \(Self.maxDropped))
-        """, .text(upstream))
+      count = try store.drop("?2 IS NULL OR seq = ?2", of: upstream, seq)
     }
     try commitNow()
     return count
   }
 
+  /// `condition`: of the letters to drop; `?2` is `value`. Returns their number.
+  private func drop(_ condition: String, of upstream: String, _ value: Int64?) throws(SQLiteError) -> Int {
+    let count = try database.run(
+      """
+      UPDATE dead_letters SET retry = -1, body = x'', reason = ''
+        WHERE upstream = ?1 AND retry >= 0 AND (\(condition))
+      """, .text(upstream), .optional(value))
+    try database.run(
+      """
+      DELETE FROM dead_letters WHERE upstream = ?1 AND retry < 0 AND seq <=
+        (SELECT seq FROM dead_letters WHERE upstream = ?1 AND retry < 0
+          ORDER BY seq DESC LIMIT 1 OFFSET \(Self.maxDropped))
+      """, .text(upstream))
+    return count
+  }
+
+  /// The most dead letters of an upstream.
+  private static let maxDeadLetters: Int64 = 10_000
+  /// So many are dropped at once: each time, all are counted.
+  private static let droppedAtOnce: Int64 = 100
+
+  /// Within a `write`, after `bury`: drops the oldest events among an upstream's dead letters if these are too many.
+  /// Returns the number of dropped ones.
+  public func boundDeadLetters(of upstream: String) throws(SQLiteError) -> Int {
+    let name = Array(upstream.utf8)
+    if let total = deadLetterTotals[name], total < Self.maxDeadLetters {
+      deadLetterTotals[name] = total + 1
+      return 0
+    }
+    // Some may have been removed since.
+    let total =
+      try database.value(
+        "SELECT count(*) FROM dead_letters WHERE upstream = ? AND retry >= 0", .text(upstream))?.integer ?? 0
+    deadLetterTotals[name] = total
+    guard total > Self.maxDeadLetters else { return 0 }
+    let dropped = try drop(
+      """
+      seq <= (SELECT seq FROM dead_letters WHERE upstream = ?1 AND retry >= 0 ORDER BY seq DESC LIMIT 1 OFFSET ?2)
+      """, of: upstream, Self.maxDeadLetters - Self.droppedAtOnce)
+    deadLetterTotals[name] = total - Int64(dropped)
+    return dropped
+  }
+
   /// Dead letters in the order in which they became such, optionally only those marked for another attempt. `after`: from
-  /// the one behind this id. Return false to stop.
+  /// the one behind this id. `lanes`: only of these lanes, where gaps belong to the first lane. Return false to stop.
   public func eachDeadLetter(
-    of upstream: String? = nil, after: Int64 = 0, marked: Bool = false, limit: Int = .max, _ row: (DeadLetter) -> Bool
+    of upstream: String? = nil, after: Int64 = 0, marked: Bool = false, lanes: [Lane] = Lane.allCases,
+    limit: Int = .max, _ row: (DeadLetter) -> Bool
   ) throws(StoreError) {
+    let kinds = lanes == Lane.allCases ? "true" : lanes.map { "(\($0.condition))" }.joined(separator: " OR ")
     try translating { () throws(SQLiteError) in
       try database.each(
         """
         SELECT id, upstream, seq, event_at, trusted, kind, body, status, reason, retry
         FROM dead_letters
-        WHERE (?1 IS NULL OR upstream = ?1) AND retry >= ?2 AND id > ?4 ORDER BY id LIMIT ?3
+        WHERE (?1 IS NULL OR upstream = ?1) AND retry >= ?2 AND id > ?4 AND (\(kinds)) ORDER BY id LIMIT ?3
         """, [.optional(upstream), .integer(marked ? 1 : 0), .integer(Int64(clamping: limit)), .integer(after)]
       ) { (statement) throws(SQLiteError) in
         row(

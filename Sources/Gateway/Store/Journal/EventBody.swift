@@ -17,9 +17,12 @@ public enum EventBody {
   }
 
   /// The names of all fields of a message's event.
-  public static let messageFields: Set<String> = [
-    "id", "kind", "command", "sender", "sender_name", "author", "author_name", "channel", "channel_name", "sender_time",
-    "data_type", "data", "text", "text_hex", "mentions", "snr", "hops", "direct", "waited", "waited_s", "age_s",
+  public static let messageFields = messageTexts.union([
+    "id", "command", "sender_time", "data_type", "mentions", "snr", "hops", "direct", "waited", "waited_s", "age_s",
+  ])
+  /// Those of them that are texts, in other events, too.
+  public static let messageTexts: Set<String> = [
+    "kind", "sender", "sender_name", "author", "author_name", "channel", "channel_name", "data", "text", "text_hex",
     "radio",
   ]
 
@@ -77,7 +80,7 @@ public enum EventBody {
     json.field(row.type, contact.type.name)
     json.field(row.favourite, contact.isFavourite)
     json.field(row.flags, contact.flags)
-    if contact.mayCommand { json.field(row.mayCommand, true) }
+    if contact.mayCommand, stored.onRadio { json.field(row.mayCommand, true) }
     json.field(row.hops, contact.outPath?.hops)
     json.field(row.path, contact.outPath?.description)
     if let latitude = contact.latitude, let longitude = contact.longitude, latitude != 0 || longitude != 0 {
@@ -115,6 +118,16 @@ public enum EventBody {
       json.field("lost", lost)
       json.field("at_most", atMost)
       json.field("restarted", restarted ? true : nil)
+      json.field("radio", radio)
+    }
+  }
+
+  /// Texts that the radio could not read. `senders`: the first bytes of their senders' keys.
+  public static func unread(_ count: Int, senders: [UInt8], radio: String?) -> [UInt8] {
+    JSONWriter.object { json in
+      json.field("waited", 0)
+      json.field("unread", count)
+      json.arrayField("senders") { json in for sender in senders { json.value(Hex.string([sender])) } }
       json.field("radio", radio)
     }
   }

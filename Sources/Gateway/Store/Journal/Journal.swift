@@ -7,6 +7,10 @@ import Timing
 public enum EventKind: String, Sendable, CaseIterable {
   case radio, message, contact, contactRemoved = "contact_removed", advert, channel, gap
   case outgoing, reaction, telemetry, status = "node_status", command
+  /// What polls of these kinds have found.
+  case neighbours = "node_neighbours", clock = "node_clock", owner = "node_owner"
+  /// The settings that a node has told.
+  case snapshot
   case document, bucketGap = "bucket_gap"
   /// The radio has dropped messages, or may have.
   case radioGap = "radio_gap"
@@ -45,6 +49,9 @@ public struct JournalEvent: Equatable, Sendable {
     self.body = body
     self.size = size ?? body.count
   }
+
+  /// Of the row in the journal.
+  var checksum: Int64 { RowChecksum.of(seq: seq, at: at, kind: kind, body: body) }
 }
 
 /// A wall-clock time, and whether the clock was synchronised.
@@ -146,9 +153,9 @@ struct JournalState {
     open.messageBytes &+= Int64(count)
   }
 
-  /// A message's event became a row of the journal, which counts its bytes differently.
-  mutating func recount(_ difference: Int64) {
-    open.add(LaneAmount(events: 0, bytes: difference), to: EventKind.message.lane)
+  /// An event that refers to a message became whole, so that its bytes count differently.
+  mutating func recount(_ difference: Int64, _ lane: Lane) {
+    open.add(LaneAmount(events: 0, bytes: difference), to: lane)
   }
 
   /// The events that are rows of `messages`, found when the store was opened.
@@ -227,21 +234,24 @@ extension Store {
   }
 
   func insert(_ event: JournalEvent) throws(SQLiteError) {
-    let checksum = RowChecksum.of(seq: event.seq, at: event.at, kind: event.kind, body: event.body)
     try database.run(
       "INSERT INTO journal(seq, at, trusted, kind, body, checksum) VALUES (?, ?, ?, ?, ?, ?)", .integer(event.seq),
-      .integer(event.at), .integer(event.trusted ? 1 : 0), .text(event.kind), .blob(event.body), .integer(checksum))
+      .integer(event.at), .integer(event.trusted ? 1 : 0), .text(event.kind), .blob(event.body),
+      .integer(event.checksum))
   }
 
   /// Reads events after `after`, in order. `row` gets each event and whether its checksum is right, and returns false
-  /// to stop. With a `lane`, events of other lanes come without a body and unchecked.
+  /// to stop. With a `lane`, events of other lanes come without a body and unchecked; without `withWays`, so do those
+  /// of copies.
   public func readJournal(
-    after: Int64, limit: Int = .max, lane: Lane? = nil, _ row: (JournalEvent, _ isSound: Bool) -> Bool
+    after: Int64, limit: Int = .max, lane: Lane? = nil, withWays: Bool = true,
+    _ row: (JournalEvent, _ isSound: Bool) -> Bool
   ) throws(StoreError) {
     try translating { () throws(SQLiteError) in
       // Only events on disk: after a power cut, another event could get the same seq.
       let last = lastSeq
       var left = limit
+      var nodes = NodesOnWays()
       var messages = try messageEvents(after: after, through: last)
       try messages.advance(in: self)
       try database.each(
@@ -253,7 +263,7 @@ extension Store {
           return false
         }
         left -= 1
-        let goesOn = read(statement, lane, row)
+        let goesOn = try read(statement, lane, withWays, &nodes, row)
         if !goesOn { left = 0 }
         return goesOn
       }
@@ -262,15 +272,27 @@ extension Store {
   }
 
   /// False: `row` has stopped the reading.
-  private func read(_ statement: Statement, _ lane: Lane?, _ row: (JournalEvent, _ isSound: Bool) -> Bool) -> Bool {
+  private func read(
+    _ statement: Statement, _ lane: Lane?, _ withWays: Bool, _ nodes: inout NodesOnWays,
+    _ row: (JournalEvent, _ isSound: Bool) -> Bool
+  ) throws(SQLiteError) -> Bool {
     var event = JournalEvent(
       seq: statement.integer(0), at: statement.integer(1), trusted: statement.integer(2) != 0,
       kind: statement.text(3), body: [])
     if let lane, Lane(kind: event.kind) != lane { return row(event, true) }
+    let isOfCopies = event.kind == EventKind.ways.rawValue
     event.body = statement.blob(4)
     event.size = event.body.count
-    let sum = RowChecksum.of(seq: event.seq, at: event.at, kind: event.kind, body: event.body)
-    return row(event, sum == statement.bits(5))
+    if isOfCopies, !withWays {
+      event.body = []
+      return row(event, true)
+    }
+    var isSound = event.checksum == statement.bits(5)
+    if isOfCopies, isSound, WaysReference.isIn(event.body) {
+      let whole = try body(of: event.body, &nodes)
+      (event.body, isSound) = (whole ?? [], whole != nil)
+    }
+    return row(event, isSound)
   }
 
   /// Reads events that are rows of `messages`, before `end`. False: `row` has stopped the reading.

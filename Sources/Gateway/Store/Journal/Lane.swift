@@ -62,7 +62,8 @@ extension EventKind {
       .allowance,
       .alert, .gap:
       .messages
-    case .contact, .contactRemoved, .advert, .telemetry, .status, .ways, .route: .nodes
+    case .contact, .contactRemoved, .advert, .telemetry, .status, .ways, .route, .neighbours, .clock, .owner, .snapshot:
+      .nodes
     case .packet: .packets
     }
   }
@@ -79,6 +80,11 @@ public struct ByLane<Value> {
   }
 
   public init(all value: Value) { self.init(messages: value, nodes: value, packets: value) }
+
+  /// Each lane's value.
+  public init(of value: (Lane) -> Value) {
+    self.init(messages: value(.messages), nodes: value(.nodes), packets: value(.packets))
+  }
 
   public func map<Other>(_ change: (Value) -> Other) -> ByLane<Other> {
     ByLane<Other>(messages: change(messages), nodes: change(nodes), packets: change(packets))

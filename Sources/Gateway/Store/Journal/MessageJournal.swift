@@ -218,7 +218,7 @@ extension Store {
     }
     for event in events {
       try insert(event)
-      journalState.recount(Int64(event.body.count - event.size))
+      journalState.recount(Int64(event.body.count - event.size), EventKind.message.lane)
     }
   }
 }

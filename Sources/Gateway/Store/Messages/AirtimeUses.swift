@@ -27,4 +27,18 @@ extension Store {
       row(statement.integer(0), statement.integer(1), statement.textIfAny(2))
     }
   }
+
+  /// Within a `write`: how much of the channel was in use at this moment, in per cent and in elapsed time.
+  public func keepChannelUse(_ percent: Int64, elapsed: Int64) throws(SQLiteError) {
+    try setMeta("channel_use", .integer(percent))
+    try setMeta("channel_use_at", .integer(elapsed))
+  }
+
+  /// `nil`: it was never kept.
+  public func channelUse() throws(StoreError) -> (percent: Int64, elapsed: Int64)? {
+    guard let percent = try meta("channel_use")?.integer, let elapsed = try meta("channel_use_at")?.integer else {
+      return nil
+    }
+    return (percent, elapsed)
+  }
 }

@@ -8,12 +8,13 @@ public struct TakenMessage: Equatable, Sendable {
   public var moment: Moment
   /// How long it was in the radio's queue.
   public var wait: RadioWait
-  /// The number of the radio that handed it over.
-  public var radio: Int64
+  /// The beginning of the key of the radio that handed it over; 0: none was known. Not its number: a new database
+  /// numbers radios anew.
+  public var radio: KeyPrefix
   /// The stored channel of its slot is the radio's.
   public var knowsSlot = true
 
-  public init(_ message: QueuedMessage, at moment: Moment, wait: RadioWait, by radio: Int64) {
+  public init(_ message: QueuedMessage, at moment: Moment, wait: RadioWait, by radio: KeyPrefix) {
     (self.message, self.moment, self.wait, self.radio) = (message, moment, wait, radio)
   }
 }
@@ -39,8 +40,7 @@ extension Store {
       let frame = Reply.message(held.message).encode()
       writer.big(UInt64(bitPattern: held.moment.milliseconds), 8)
       writer.big(UInt64(bitPattern: held.wait.column ?? Self.noWait), 8)
-      // Its key: a new database numbers radios anew.
-      writer.prefix(radio(held.radio)?.key.prefix ?? KeyPrefix(value: 0))
+      writer.prefix(held.radio)
       writer.u8((held.moment.trusted ? 1 : 0) | (held.knowsSlot ? 2 : 0))
       writer.u16(UInt16(clamping: frame.count))
       writer.raw(frame)
@@ -59,8 +59,7 @@ extension Store {
     guard case .message(let message) = try Reply(decoding: frame) else { return nil }
     var taken = TakenMessage(
       message, at: Moment(milliseconds: moment, trusted: flags & 1 != 0),
-      wait: RadioWait(column: wait == Self.noWait ? nil : wait),
-      by: radios.first { $0.key.prefix == prefix }?.id ?? radio)
+      wait: RadioWait(column: wait == Self.noWait ? nil : wait), by: prefix)
     taken.knowsSlot = flags & 2 != 0
     return taken
   }

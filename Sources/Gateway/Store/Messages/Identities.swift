@@ -16,11 +16,10 @@ struct MessageIdentity: Hashable, Comparable {
     low = bytes.dropFirst(8).reduce(0) { $0 << 8 | UInt64($1) }
   }
 
-  /// The identity of a message. `key`: the bytes that distinguish it from other messages of the same second.
-  init(time: UInt32, of key: [UInt8]) {
-    let digest = Digest.sha256(key)
-    high = UInt64(time) << 32 | digest.prefix(4).reduce(0) { $0 << 8 | UInt64($1) }
-    low = digest.dropFirst(4).prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
+  init(of traits: MessageTraits) {
+    let bytes = traits.identity
+    high = bytes.prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
+    low = bytes.dropFirst(8).reduce(0) { $0 << 8 | UInt64($1) }
   }
 
   var bytes: [UInt8] {

@@ -70,13 +70,22 @@ extension Store {
     guard moment.trusted else { return }
     let offset = Int64(advert) - moment.milliseconds / 1000
     clockWasHeard(key, offset)
+    lookAtClock()
+    guard clockProof.doubt == nil else { return }
+    try keepClockOffset(of: key, offset)
+  }
+
+  /// Within a `write`: a node's answer has told its clock. After a clock was set back, this is all that is known: the radio ignores adverts that are
+  /// older than one that it has.
+  public func keepClockOffset(of key: PublicKey, _ offset: Int64) throws(SQLiteError) {
     try database.run(
       "UPDATE contacts SET clock_offset = ?2 WHERE key = ?1 AND (clock_offset IS NULL OR abs(clock_offset - ?2) > 5)",
       .blob(key.bytes), .integer(offset))
   }
 
-  /// Seconds that this node's clock is ahead of ours; `nil`: unknown, or the prefix belongs to several keys.
+  /// Seconds that this node's clock is ahead of ours; `nil`: unknown, or the prefix belongs to several keys. The node's did not move with ours.
   func clockOffset(of prefix: KeyPrefix) throws(SQLiteError) -> Int64? {
+    guard let moved = aheadOfCompared else { return nil }
     let next = prefix.value == 0xFFFF_FFFF_FFFF ? nil : KeyPrefix(value: prefix.value + 1).bytes
     var found: [Int64?] = []
     try database.every(
@@ -85,6 +94,6 @@ extension Store {
     ) { row in
       found.append(row.integerIfAny(0))
     }
-    return found.count == 1 ? found[0] : nil
+    return found.count == 1 ? found[0].map { $0 - moved } : nil
   }
 }

@@ -120,7 +120,7 @@ extension Store {
       .optional(stored.wait.column), .optional(stored.age), .integer(stored.radio), .integer(event.seq),
       .integer(event.start), .optional(event.channelName?.bytes), .optional(stored.authorName?.bytes),
       .optional(event.radio), .integer(event.checksum),
-      copies.isEmpty ? .null : .blob(copies.flatMap { $0.encode() }))
+      copies.isEmpty ? .null : .blob(KeptCopies(copies).encode()))
     try noteTime()
     journalState.takeMessage(bytes: event.size)
     return event.seq
@@ -213,29 +213,33 @@ extension Store {
   /// A direct message with the same text and sender to another radio of this gateway is a different message. The first
   /// radio is not part of the identity, so that rows from before radios were distinguished still match.
   static func identity(of message: StoredMessage) -> MessageIdentity {
-    var key: [UInt8] = Array(message.kind.rawValue.utf8) + [0]
-    key += message.sender?.bytes ?? []
-    key += Array((message.channel ?? "").utf8) + [0, UInt8(message.channel == nil ? message.slot ?? 0 : 0)]
-    key += message.senderName.map { message.kind == .channel ? $0.bytes : [] } ?? []
-    if message.sender != nil, message.radio > 1 {
-      withUnsafeBytes(of: message.radio.littleEndian) { key.append(contentsOf: $0) }
-    }
-    key += [0] + (message.author ?? []) + [0]
+    MessageIdentity(of: traits(of: message))
+  }
+
+  /// The identity by what a server has of the message, which does not know how many radios there are: in hexadecimal.
+  static func identityElsewhere(of message: StoredMessage) -> String {
+    var traits = traits(of: message)
+    (traits.radio, traits.senderName) = (1, Array(Text(bytes: traits.senderName).string.utf8))
+    return Hex.string(traits.identity)
+  }
+
+  private static func traits(of message: StoredMessage) -> MessageTraits {
     let time = message.senderTime ?? UInt32(clamping: message.received.milliseconds / datagramWindow)
-    withUnsafeBytes(of: time.bigEndian) { key.append(contentsOf: $0) }
-    withUnsafeBytes(of: (message.dataType ?? 0).littleEndian) { key.append(contentsOf: $0) }
-    key += message.text.bytes
-    return MessageIdentity(time: time, of: key)
+    var traits = MessageTraits(kind: message.kind.rawValue, time: time, text: message.text.bytes)
+    (traits.sender, traits.channel, traits.slot) = (message.sender?.bytes ?? [], message.channel, message.slot ?? 0)
+    if message.kind == .channel { traits.senderName = message.senderName?.bytes ?? [] }
+    (traits.radio, traits.author) = (message.radio, message.author ?? [])
+    traits.dataType = message.dataType ?? 0
+    return traits
   }
 
   /// The identity of a channel message, the same at every receiver: 32 hexadecimal digits.
   public static func identity(
     ofMessageOn channel: String, senderName: Text, senderTime: UInt32, text: Text
   ) -> String {
-    let message = StoredMessage(
-      id: 0, kind: .channel, senderName: senderName, channel: channel, textType: .plain, senderTime: senderTime,
-      text: text, path: ReceivedPath(raw: 0), received: Moment(milliseconds: 0, trusted: false), copies: 1)
-    return Hex.string(identity(of: message).bytes)
+    var traits = MessageTraits(kind: StoredMessage.Kind.channel.rawValue, time: senderTime, text: text.bytes)
+    (traits.channel, traits.senderName) = (channel, senderName.bytes)
+    return Hex.string(traits.identity)
   }
 
   /// Whether our radio has received the message with this `identity(ofMessageOn:…)`.
@@ -260,6 +264,17 @@ extension Store {
         return row(message)
       }
     }
+  }
+
+  /// `nil`: there is none with this id, any more.
+  public func message(id: Int64) throws(StoreError) -> StoredMessage? {
+    var found: StoredMessage?
+    guard id > 0, id < .max else { return nil }
+    try eachMessage(after: id - 1, before: id + 1, limit: 1) { message in
+      found = message
+      return false
+    }
+    return found
   }
 
   /// The name of a message's channel, if it is known and the radio still has it; the slot may contain another channel
@@ -322,7 +337,10 @@ extension Store {
     guard newest > 0, last - first + 1 >= Self.worthTrimming(settings.messagesMax) else { return 0 }
     try unindexMessages(upTo: last)
     try journalMessages(upTo: last)
+    try completeWays(of: "SELECT ways FROM messages WHERE id <= ? AND ways IS NOT NULL", .integer(last))
     try forgetIdentities(upTo: last)
+    // With those of earlier messages, which had stayed.
+    try database.run("DELETE FROM reactions WHERE target >= 1 AND target <= ?", .integer(last))
     return try database.run("DELETE FROM messages WHERE id <= ?", .integer(last))
   }
 

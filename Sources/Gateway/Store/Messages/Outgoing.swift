@@ -29,7 +29,7 @@ public struct OutgoingMessage: Equatable, Sendable {
   public struct Attempts: Equatable, Sendable {
     /// The number of the next one.
     public var next: UInt8 = 0
-    /// Those that the radio accepted, and flooded ones among them.
+    /// Those that the radio accepted or may have accepted, and flooded ones among them.
     public var accepted = 0
     public var floods = 0
     /// The ack codes of all.
@@ -205,18 +205,13 @@ extension Store {
     try readOneOutgoing("key = ?", .text(key))
   }
 
-  /// How many sent messages are compared with a received text that may be our own: more than the air time allows in the
-  /// relevant time.
-  private static let maxSaid = 500
-
   /// Whether this gateway has sent this text on this channel, itself or for a program that shares its radio, under any
   /// name of the radio. `senderTime`: the message's own time, in seconds since 1970.
   public func hasSaid(_ text: Text, on channel: String, senderTime: UInt32) throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in
       try database.value(
         """
-        SELECT 1 FROM (SELECT kind, channel, sender_time, text FROM outgoing ORDER BY id DESC LIMIT \(Self.maxSaid))
-        WHERE sender_time = ? AND kind = 'channel' AND channel = ? AND text = ? LIMIT 1
+        SELECT 1 FROM outgoing WHERE sender_time = ? AND kind = 'channel' AND channel = ? AND text = ? LIMIT 1
         """, .integer(Int64(senderTime)), .text(channel), .blob(text.bytes)) != nil
     }
   }
@@ -285,13 +280,14 @@ extension Store {
     }
   }
 
-  /// The highest timestamp of a sent message (of this kind): each message gets a different one.
+  /// The highest timestamp of a message (of this kind) that this gateway has sent: each message gets a different one.
+  /// Those of programs that share the radio are by clocks of their own.
   public func lastSenderTime(of kind: OutgoingMessage.Kind? = nil) throws(StoreError) -> UInt32 {
     try translating { () throws(SQLiteError) in
       UInt32(
         clamping: try database.value(
-          "SELECT max(sender_time) FROM outgoing WHERE ?1 IS NULL OR kind = ?1", .optional(kind?.rawValue))?.integer
-          ?? 0)
+          "SELECT max(sender_time) FROM outgoing WHERE (?1 IS NULL OR kind = ?1) AND origin NOT GLOB ?2",
+          .optional(kind?.rawValue), .text(OutgoingMessage.sharedOrigin + "*"))?.integer ?? 0)
     }
   }
 
@@ -309,6 +305,8 @@ extension Store {
     let newest = try database.value("SELECT max(id) FROM outgoing")?.integer ?? 0
     guard newest - first + 1 >= Self.maxOutgoing + Self.worthTrimming(Self.maxOutgoing) else { return 0 }
     try unindexOutgoing(leaving)
+    try completeWays(of: "SELECT ways FROM outgoing WHERE id IN (\(leaving)) AND ways IS NOT NULL")
+    try database.run("DELETE FROM reactions WHERE target IN (SELECT -id FROM (\(leaving)))")
     return try database.run("DELETE FROM outgoing WHERE id IN (\(leaving))")
   }
 

@@ -25,7 +25,37 @@ public struct QueueCounts: Equatable, Sendable {
   }
 }
 
+/// When a radio started.
+public struct RadioStart: Equatable, Sendable {
+  /// The latest possible start. `nil`: it was read in an earlier boot of this machine.
+  public var time: MonotonicTime?
+  /// For how long it had been running when that was read.
+  public var uptime: Duration
+
+  public init(time: MonotonicTime?, uptime: Duration) { (self.time, self.uptime) = (time, uptime) }
+}
+
 extension Store {
+  private static func name(ofStart radio: PublicKey) -> String { "queue start \(radio.hex)" }
+
+  /// The radio's start when it was last connected, if it was stored.
+  public func start(of radio: PublicKey) throws(StoreError) -> RadioStart? {
+    guard let words = try meta(Self.name(ofStart: radio))?.text?.split(separator: " ", maxSplits: 1),
+      words.count == 2, let uptime = Int64(words[0]), (0...Int64(Int32.max)).contains(uptime)
+    else { return nil }
+    return RadioStart(time: timeOfThisBoot(words[1]), uptime: .seconds(uptime))
+  }
+
+  /// Stores the start with the next transaction.
+  public func keep(_ start: RadioStart, of radio: PublicKey) {
+    guard let time = start.time else { return }
+    let name = Self.name(ofStart: radio)
+    transactions.writeAlong(name) { store throws(SQLiteError) in
+      let uptime = Int64(saturating: start.uptime.inSeconds)
+      try store.setMeta(name, .text("\(uptime) \(time.nanoseconds)@\(store.clocks.boot)"))
+    }
+  }
+
   private static func name(ofQueue radio: PublicKey) -> String { "queue \(radio.hex)" }
 
   /// The stored counts of a radio's queue, if it was not empty since.
@@ -35,18 +65,20 @@ extension Store {
     let counts = words.prefix(4).compactMap { Int($0) }
     // An older program stored fewer fields, and ignores the last word, which is not a number.
     guard (3...4).contains(counts.count), counts.allSatisfy({ (0...Int(Int32.max)).contains($0) }) else { return nil }
+    // The time of an earlier boot is only known to be before this boot. A radio powered by this machine starts a moment
+    // before it, and so has been running longer.
     return QueueCounts(
       taken: counts[0], hints: counts[1], unanswered: counts[2], isAsked: counts.last == 1 && counts.count == 4,
-      began: words.count > 4 ? began(words[4]) : nil)
+      began: words.count > 4 ? timeOfThisBoot(words[4]) ?? MonotonicTime(seconds: -60) : nil)
   }
 
-  /// `NANOSECONDS@BOOT`. The time of an earlier boot is only known to be before this boot. A radio powered by this
-  /// machine starts a moment before it, and so has been running longer.
-  private func began(_ word: Substring) -> MonotonicTime? {
+  /// `NANOSECONDS@BOOT`; `nil`: of another boot.
+  private func timeOfThisBoot(_ word: Substring) -> MonotonicTime? {
     let parts = word.split(separator: "@", maxSplits: 1, omittingEmptySubsequences: false)
-    guard parts.count == 2, let nanoseconds = Int64(parts[0]) else { return nil }
-    let isSameBoot = !parts[1].isEmpty && parts[1].utf8.elementsEqual(clocks.boot.utf8)
-    return isSameBoot ? MonotonicTime(nanoseconds: nanoseconds) : MonotonicTime(seconds: -60)
+    guard parts.count == 2, let nanoseconds = Int64(parts[0]), !parts[1].isEmpty,
+      parts[1].utf8.elementsEqual(clocks.boot.utf8)
+    else { return nil }
+    return MonotonicTime(nanoseconds: nanoseconds)
   }
 
   /// Within a `write`.

@@ -78,9 +78,8 @@ extension Store {
   }
 
   /// Within a `write`: another radio is attached, whose contact list is unrelated to the previous one's.
-  public func markAllRemoved() throws(SQLiteError) {
-    contactsRemoved &+= 1
-    try database.run("UPDATE contacts SET on_radio = 0 WHERE on_radio = 1")
+  public func markAllRemoved(at moment: Moment) throws(SQLiteError) {
+    try removeContacts(notIn: [], at: moment)
     try setMeta("contacts_watermark", .integer(0))
   }
 

@@ -18,7 +18,8 @@ extension Store {
   /// The reception of a node is noted at most once in this time, in milliseconds.
   private static let heardStep: Int64 = 600_000
   /// Nodes that were heard within so many milliseconds of each other count as heard at the same time. Then the radio's
-  /// times decide on the order, as for all nodes that the radio had before it was attached.
+  /// times decide on the order, as for all nodes that the radio had before it was attached. Where everybody is active,
+  /// ten minutes make a difference.
   private static let sameTime: Int64 = 3_600_000
   /// A node with which we have had a conversation stays until it has not been heard for so many milliseconds.
   private static let talkAge: Int64 = 90 * 86_400_000
@@ -49,10 +50,21 @@ extension Store {
   /// Nodes that may leave the radio's table, in the order of leaving: first repeaters and sensors, which do not write
   /// to us, then nodes whose last reception or conversation is longest ago, by time that has certainly passed. Excluded
   /// are favourites, nodes that may run commands on the radio, other types, nodes heard within the last `age` milliseconds, and nodes with a conversation that
-  /// were heard in the last 90 days (with an `age` of 0 these come last).
+  /// were heard in the last 90 days.
   public func evictable(
     types: Set<UInt8>, age: Int64, elapsed: Int64, limit: Int, except kept: Set<PublicKey> = []
   ) throws(StoreError) -> [StoredContact] {
+    var found: [StoredContact] = []
+    for key in try orderOfLeaving(types: types, age: age, elapsed: elapsed, limit: limit, except: kept) {
+      if let stored = try contact(key) { found.append(stored) }
+    }
+    return found
+  }
+
+  /// The keys of these nodes. With an `age` of 0 conversations keep nobody: those nodes come last.
+  public func orderOfLeaving(
+    types: Set<UInt8>, age: Int64, elapsed: Int64, limit: Int, except kept: Set<PublicKey> = []
+  ) throws(StoreError) -> [PublicKey] {
     var keys: [PublicKey] = []
     let list = types.sorted().map(String.init).joined(separator: ",")
     try translating { () throws(SQLiteError) in
@@ -61,16 +73,14 @@ extension Store {
         SELECT key FROM contacts WHERE on_radio = 1 AND flags & \(Self.keptFlags) = 0 AND type IN (\(list))
           AND seen <= ?1 AND (talked_at IS NULL OR seen <= ?2)
         ORDER BY talked_at IS NOT NULL, type NOT IN (\(NodeType.repeater.rawValue), \(NodeType.sensor.rawValue)),
-          seen / \(Self.sameTime), last_modified
+          seen / \(age > 0 ? Self.sameTime : Self.heardStep), last_modified
         """, [.integer(elapsed - age), .integer(elapsed - (age > 0 ? max(age, Self.talkAge) : 0))]
       ) { (row) throws(SQLiteError) in
         if let key = PublicKey(bytes: row.blob(0)), !kept.contains(key) { keys.append(key) }
         return keys.count < limit
       }
     }
-    var found: [StoredContact] = []
-    for key in keys { if let stored = try contact(key) { found.append(stored) } }
-    return found
+    return keys
   }
 
   /// Nodes beyond the bound that are checked at a time.
@@ -94,6 +104,7 @@ extension Store {
             WHERE d.key >= 'node/' || lower(hex(c.key)) || '/' AND d.key < 'node/' || lower(hex(c.key)) || '0')
           ORDER BY evicted > 0, seen, first_seen LIMIT ?)
         """, .integer(count - settings.nodesMax)))
+    try forgetClocksOfForgottenNodes()
   }
 
   /// Within a `write`: notes whether the node was removed from the present radio's table to make room.

@@ -10,8 +10,8 @@ extension Store {
     try rows("SELECT key, body FROM node_care LIMIT ?", [.integer(Int64(limit))]) { ($0.blob(0), $0.blob(1)) }
   }
 
-  /// The time in which the gateway listened, in milliseconds.
-  public func listenedTime() throws(StoreError) -> Int64 { max(0, try meta("listened")?.integer ?? 0) }
+  /// The time in which the gateway listened, in milliseconds; small enough for sums.
+  public func listenedTime() throws(StoreError) -> Int64 { min(max(0, try meta("listened")?.integer ?? 0), 1 << 52) }
 
   /// Stores the record along with the next write; `nil` deletes it.
   public func keepNodeCare(of key: PublicKey, _ body: [UInt8]?) {

@@ -12,36 +12,34 @@ extension Store {
   public func keepReading(
     of key: PublicKey, kind: EventKind, body: [UInt8], at moment: Moment, isJournaled: Bool = true
   ) throws(SQLiteError) {
-    try keepReading(of: key, named: kind.rawValue, body: body, at: moment)
-    if isJournaled { try append(kind, at: moment, body: body) }
-  }
-
-  /// Within a `write`: stores a reading that is no event.
-  public func keepReading(
-    of key: PublicKey, named kind: String, body: [UInt8], at moment: Moment
-  ) throws(SQLiteError) {
     try database.run(
       "INSERT INTO readings(node, kind, at, trusted, body, radio) VALUES (?, ?, ?, ?, ?, ?)", .blob(key.bytes),
-      .text(kind), .integer(moment.milliseconds), .integer(moment.trusted ? 1 : 0), .blob(body),
+      .text(kind.rawValue), .integer(moment.milliseconds), .integer(moment.trusted ? 1 : 0), .blob(body),
       .integer(radio))
     try database.run(
       "DELETE FROM readings WHERE id <= (SELECT max(id) FROM readings) - \(Self.maxReadings)")
     try noteHeard(key.prefix, at: moment.milliseconds)
+    if isJournaled { try append(kind, at: moment, body: body) }
   }
 
-  /// Readings of a node (or all) received by this radio (or any), oldest first; the newest `limit`.
+  /// Readings of a node (or all) and of a kind (or all) received by this radio (or any), oldest first: of the newest `limit`, the first `page` with a
+  /// greater id than `after`.
   public func eachReading(
-    of key: PublicKey?, byRadio radio: Int64? = nil, limit: Int,
-    _ row: (_ at: Int64, _ kind: String, _ body: [UInt8]) -> Void
+    of key: PublicKey?, kind: String? = nil, byRadio radio: Int64? = nil, limit: Int, after: Int64 = 0,
+    page: Int = .max, _ row: (_ id: Int64, _ at: Int64, _ kind: String, _ body: [UInt8]) -> Void
   ) throws(StoreError) {
     try every(
       """
-      SELECT at, kind, body FROM (SELECT id, at, kind, body FROM readings WHERE (?1 IS NULL OR node = ?1)
-        AND (?3 IS NULL OR radio = ?3)
-        ORDER BY id DESC LIMIT ?2) ORDER BY id
-      """, [.optional(key?.bytes), .integer(Int64(clamping: limit)), .optional(radio)]
+      SELECT id, at, kind, body FROM (SELECT id, at, kind, body FROM readings WHERE (?1 IS NULL OR node = ?1)
+        AND (?3 IS NULL OR radio = ?3) AND (?4 IS NULL OR kind = ?4)
+        ORDER BY id DESC LIMIT ?2) WHERE id > ?5 ORDER BY id LIMIT ?6
+      """,
+      [
+        .optional(key?.bytes), .integer(Int64(clamping: limit)), .optional(radio), .optional(kind), .integer(after),
+        .integer(Int64(clamping: page)),
+      ]
     ) { statement in
-      row(statement.integer(0), statement.text(1), statement.blob(2))
+      row(statement.integer(0), statement.integer(1), statement.text(2), statement.blob(3))
     }
   }
 }

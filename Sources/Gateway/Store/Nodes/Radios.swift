@@ -55,6 +55,9 @@ extension Store {
   public var radios: [KnownRadio] { radioState.all }
   public func radio(_ id: Int64) -> KnownRadio? { radioState[id] }
 
+  /// The number of the radio with this key; an unknown one counts as the attached radio.
+  public func number(ofRadio key: KeyPrefix) -> Int64 { radios.first { $0.key.prefix == key }?.id ?? radio }
+
   /// The name of a radio in rows: the first 6 bytes of its key in hex. `nil`: several radios, or an unknown one.
   public func mark(ofRadio id: Int64) -> String? { radioState[id]?.mark }
 

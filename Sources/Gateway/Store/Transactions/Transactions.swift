@@ -18,6 +18,8 @@ public final class Transactions {
   /// Whether a later commit is scheduled, and when the last such commit was.
   private var isPromised = false
   private var gathered: MonotonicTime?
+  /// Whether the database was told to begin the open transaction.
+  var hasBegun = false
   /// Why the open transaction will be rolled back; `nil`: it has not failed.
   private(set) var doom: StoreError?
   /// Names of the posted writes in the open transaction.
@@ -83,6 +85,7 @@ public final class Transactions {
   func end() {
     let (ended, failed) = (current, doom)
     (current, writes, isUrgent, isPromised, doom, failure) = (Commit(), 0, false, false, nil, failed)
+    hasBegun = false
     if failed == nil { news.hasGrown = true } else { deferred.merge(taken) { newer, _ in newer } }
     taken = [:]
     tellLoss(failed)

@@ -11,14 +11,41 @@ extension Store {
     transactions.add(when)
     let commit = transactions.current
     guard transactions.doom == nil else { return commit }
+    if let obstacle {
+      transactions.fail(obstacle)
+      return commit
+    }
     do {
-      if !database.isInTransaction { try database.run("BEGIN IMMEDIATE") }
-      try doDeferred()
-      try work(self)
+      if !transactions.hasBegun {
+        try database.run("BEGIN IMMEDIATE")
+        transactions.hasBegun = true
+      }
+      try within { this throws(SQLiteError) in
+        try this.doDeferred()
+        try work(this)
+      }
     } catch {
       transactions.fail(StoreError(error))
     }
+    if transactions.doom == nil, let obstacle { transactions.fail(obstacle) }
     return commit
+  }
+
+  private func within(_ work: Work) throws(SQLiteError) {
+    // A write may begin within another.
+    let isOutermost = !database.isWithinWrite
+    database.isWithinWrite = true
+    defer { if isOutermost { database.isWithinWrite = false } }
+    try work(self)
+  }
+
+  /// Why the open transaction cannot be committed; `nil`: it can.
+  private var obstacle: StoreError? {
+    // The open file is the damaged one, under its new name.
+    if isSetAside { return .unavailable("the damaged database is set aside, and no other has its place yet") }
+    // SQLite rolls the whole transaction back when a statement fails because of the disk, also one that only reads.
+    guard transactions.hasBegun, !database.isInTransaction else { return nil }
+    return .unavailable("a failed read rolled the transaction back")
   }
 
   /// As `write`, but returns when the transaction is on disk.
@@ -57,9 +84,10 @@ extension Store {
   public func commitGathered() { if transactions.endPause(now: clocks.now) { commit(everything: true) } }
 
   private func commitOnce() {
-    if transactions.doom == nil, database.isInTransaction {
+    if transactions.doom == nil, let obstacle { transactions.fail(obstacle) }
+    if transactions.doom == nil, transactions.hasBegun {
       do {
-        try doDeferred()
+        try within { this throws(SQLiteError) in try this.doDeferred() }
         try checkOwnFile()
         try database.run("COMMIT")
       } catch {

@@ -32,7 +32,7 @@ public struct HeardCopy: Equatable, Sendable {
   var isTold = false
 
   public init(_ packet: Packet, snr: SNR, rssi: Int8, at: Int64, region: String? = nil) {
-    (self.at, self.snr, self.rssi, self.region) = (at, snr, rssi, region)
+    (self.at, self.snr, self.rssi, self.region) = (at, snr, rssi, region.map(Self.cut))
     (route, length, path, code) = (packet.route, packet.pathLength, packet.path, packet.transportCodes?.first)
   }
 
@@ -43,8 +43,12 @@ public struct HeardCopy: Equatable, Sendable {
     }
   }
 
-  /// The name of the region in which the message was flooded; `nil`: it is unknown, or there is none.
-  public static func region(of copies: [HeardCopy]) -> String? { copies.lazy.compactMap(\.region).first }
+  /// The name of the region in which the message was flooded, first by copies that are surely of it; `nil`: it is
+  /// unknown, or there is none.
+  public static func region(of copies: [HeardCopy]) -> String? {
+    let known = copies.lazy.filter { $0.region != nil }
+    return (known.first { !$0.isGuess } ?? known.first)?.region
+  }
 
   /// A region's code as it is displayed.
   public static func hex(_ code: UInt16) -> String { Hex.string([UInt8(code >> 8), UInt8(code & 0xFF)]) }
@@ -57,7 +61,7 @@ public struct HeardCopy: Equatable, Sendable {
     writer.u8(route.rawValue | (isGuess ? 4 : 0) | (isTold ? 8 : 0))
     writer.u8(length.raw)
     if route.hasTransportCodes {
-      let name = Array((region ?? "").utf8.prefix(Self.longestRegion))
+      let name = Array((region ?? "").utf8)
       writer.u16(code ?? 0)
       writer.u8(UInt8(name.count))
       writer.raw(name)
@@ -70,9 +74,20 @@ public struct HeardCopy: Equatable, Sendable {
   /// The longest name that radios keep.
   private static let longestRegion = 30
 
+  /// Whole characters: a part of one would be read as another, and the event would count as damaged.
+  private static func cut(_ region: String) -> String {
+    var cut = region[...]
+    while cut.utf8.count > longestRegion { cut.removeLast() }
+    return String(cut)
+  }
+
   /// Reads copies up to the first that is damaged.
   static func decode(_ bytes: [UInt8]) -> [HeardCopy] {
     var reader = FrameReader(bytes)
+    return decode(&reader)
+  }
+
+  static func decode(_ reader: inout FrameReader) -> [HeardCopy] {
     var copies: [HeardCopy] = []
     // `try?`: only a damaged row ends within a copy.
     while !reader.isAtEnd, copies.count < most, let count = try? reader.u8("length"),

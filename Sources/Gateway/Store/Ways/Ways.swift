@@ -28,62 +28,94 @@ public enum MessageNumber: Hashable, Sendable {
 /// with it.
 extension Store {
   /// Within a `write`: adds copies to those of the message, up to `HeardCopy.most`.
-  public func keepCopies(_ copies: [HeardCopy], of message: MessageNumber) throws(SQLiteError) {
-    let known = try readCopies(of: message)
-    try write(known + copies.prefix(max(0, HeardCopy.most - known.count)), of: message)
+  func keepCopies(_ copies: [HeardCopy], of message: MessageNumber) throws(SQLiteError) {
+    var kept = try readCopies(of: message)
+    kept.add(copies)
+    try write(kept, of: message)
   }
 
-  private func write(_ copies: [HeardCopy], of message: MessageNumber) throws(SQLiteError) {
+  private func write(_ kept: KeptCopies, of message: MessageNumber) throws(SQLiteError) {
     try database.run(
-      "UPDATE \(message.table) SET ways = ? WHERE id = ?", .blob(copies.flatMap { $0.encode() }),
-      .integer(message.id))
+      "UPDATE \(message.table) SET ways = ? WHERE id = ?", .blob(kept.encode()), .integer(message.id))
   }
 
-  public func copies(of message: MessageNumber) throws(StoreError) -> [HeardCopy] {
-    try translating { () throws(SQLiteError) in try readCopies(of: message) }
+  /// The copies of a message, and how many were heard and not kept.
+  public func copies(of message: MessageNumber) throws(StoreError) -> (kept: [HeardCopy], more: Int) {
+    try translating { () throws(SQLiteError) in
+      let found = try readCopies(of: message)
+      return (found.copies, found.more)
+    }
   }
 
-  private func readCopies(of message: MessageNumber) throws(SQLiteError) -> [HeardCopy] {
-    HeardCopy.decode(
-      try database.value("SELECT ways FROM \(message.table) WHERE id = ?", .integer(message.id))?.blob ?? [])
+  private func readCopies(of message: MessageNumber) throws(SQLiteError) -> KeptCopies {
+    try readCopiesIfThere(message) ?? KeptCopies()
+  }
+
+  /// `nil`: there is no such message.
+  private func readCopiesIfThere(_ message: MessageNumber) throws(SQLiteError) -> KeptCopies? {
+    let row = try database.value("SELECT ways FROM \(message.table) WHERE id = ?", .integer(message.id))
+    return row.map { KeptCopies(decoding: $0.blob ?? []) }
   }
 
   /// Within a `write`: adds copies, and journals all that are kept of the message, because its own event was made before
-  /// them. The event names what a filter needs to treat it like its message.
-  public func tellCopies(_ copies: [HeardCopy], of message: MessageNumber, at moment: Moment) throws(SQLiteError) {
-    var kept = try readCopies(of: message)
-    kept += copies.prefix(max(0, HeardCopy.most - kept.count))
-    guard kept.contains(where: { !$0.isTold }) else { return }
-    for place in kept.indices { kept[place].isTold = true }
+  /// them. `more`: copies that are not kept. They are told with the next that is.
+  public func tellCopies(
+    _ copies: [HeardCopy], more: Int = 0, of message: MessageNumber, at moment: Moment
+  ) throws(SQLiteError) {
+    guard let before = try readCopiesIfThere(message) else { return }
+    var kept = before
+    kept.add(copies, more: more)
+    guard kept.hasNews else {
+      if kept != before { try write(kept, of: message) }
+      return
+    }
+    let previous = kept.event
+    kept.tell(by: nextSeq)
     try write(kept, of: message)
-    try journal(kept, of: message, at: moment)
+    try append(.ways, at: moment, body: WaysReference(of: message, kept, after: previous).encode())
   }
 
-  private func journal(_ copies: [HeardCopy], of message: MessageNumber, at moment: Moment) throws(SQLiteError) {
-    let nodes = try nodes(on: copies)
+  /// The newest received messages, with a copy that no event has told.
+  public func eachNewest(_ limit: Int, _ row: (StoredMessage, _ hasNews: Bool) -> Void) throws(StoreError) {
+    try every(
+      "SELECT \(Self.messageColumns), ways FROM messages ORDER BY id DESC LIMIT ?", [.integer(Int64(clamping: limit))]
+    ) { row(Self.message($0), KeptCopies(decoding: $0.blobIfAny(19) ?? []).hasNews) }
+  }
+
+  // MARK: Events
+
+  /// The JSON of an event of copies. It names what a filter needs to treat it like its message. `nil`: the message is
+  /// deleted or damaged.
+  func body(of reference: [UInt8], _ nodes: inout NodesOnWays) throws(SQLiteError) -> [UInt8]? {
+    guard let reference = WaysReference(decoding: reference),
+      let copies = reference.copies(in: try readCopies(of: reference.message))
+    else { return nil }
+    let known = try nodes.on(copies, in: self)
     var body: [UInt8]?
-    switch message {
+    switch reference.message {
     case .received(let id):
       try database.each(
-        "SELECT identity, kind, sender, sender_name, channel, channel_name, radio FROM messages WHERE id = ?",
-        [.integer(id)]
+        """
+        SELECT \(Self.messageColumns), channel_name, event_radio FROM messages WHERE id = ?
+        """, [.integer(id)]
       ) { (row) throws(SQLiteError) in
+        let message = Self.message(row)
         body = JSONWriter.object { json in
           let fields = Shape.Message()
           json.field(fields.id, id)
-          json.field("identity", Hex.string(row.blob(0)))
-          json.field(fields.kind, row.text(1))
-          json.field(fields.sender, row.blobIfAny(2).map { Hex.string($0) })
-          json.field(fields.senderName, row.blobIfAny(3).map { Text(bytes: $0).string })
-          json.field(fields.channel, row.textIfAny(4))
-          json.field(fields.channelName, row.blobIfAny(5).map { Text(bytes: $0).string })
-          json.field(fields.radio, self.markInEvent(ofRadio: row.integer(6)))
-          EventBody.write(copies, fields.ways, nodes, to: &json)
+          json.field("identity", Self.identityElsewhere(of: message))
+          json.field(fields.kind, message.kind.rawValue)
+          json.field(fields.sender, message.sender?.hex)
+          json.field(fields.senderName, message.senderName?.string)
+          json.field(fields.channel, message.channel)
+          json.field(fields.channelName, row.blobIfAny(19).map { Text(bytes: $0).string })
+          json.field(fields.radio, row.integerIfAny(20).flatMap { self.mark(ofRadio: $0) })
+          EventBody.write(copies, more: reference.more, fields.ways, known, to: &json)
         }
         return false
       }
     case .sent(let id):
-      guard let sent = try readOneOutgoing("id = ?", .integer(id)) else { return }
+      guard let sent = try readOneOutgoing("id = ?", .integer(id)) else { return nil }
       body = JSONWriter.object { json in
         let fields = Shape.Outgoing()
         json.field(fields.id, sent.key)
@@ -93,79 +125,63 @@ extension Store {
         json.field(fields.recipient, sent.recipient?.hex)
         json.field(fields.channel, sent.channel)
         json.field(fields.radio, markInEvent(ofRadio: sent.radio))
-        EventBody.write(copies, fields.heardBy, nodes, to: &json)
+        EventBody.write(copies, more: reference.more, fields.heardBy, known, to: &json)
       }
     }
-    if let body { try append(.ways, at: moment, body: body) }
+    return body
   }
 
-  /// The newest received messages, with a copy that no event has told.
-  public func eachNewest(_ limit: Int, _ row: (StoredMessage, _ hasNews: Bool) -> Void) throws(StoreError) {
-    try every(
-      "SELECT \(Self.messageColumns), ways FROM messages ORDER BY id DESC LIMIT ?", [.integer(Int64(clamping: limit))]
-    ) { row(Self.message($0), HeardCopy.decode($0.blobIfAny(19) ?? []).contains { !$0.isTold }) }
-  }
-
-  // MARK: Nodes on the way
-
-  /// The known nodes that a hash on a way may mean. Even a single one is no fact: a node that nobody knows here may
-  /// have the hash, too.
-  public struct HashedNodes: Sendable {
-    public var hash: [UInt8]
-    /// Repeaters and rooms first.
-    public var candidates: [(key: KeyPrefix, name: Text)] = []
-    /// Further ones.
-    public var more = 0
-  }
-
-  /// Different hashes whose nodes are listed, and nodes for each: paths on the air can be invented.
-  private static let (mostHashes, mostCandidates, mostCounted) = (32, 4, 64)
-
-  public func nodesOnWays(_ copies: [HeardCopy]) throws(StoreError) -> [HashedNodes] {
-    try translating { () throws(SQLiteError) in try nodes(on: copies) }
-  }
-
-  private func nodes(on copies: [HeardCopy]) throws(SQLiteError) -> [HashedNodes] {
-    var found: [HashedNodes] = []
-    for hash in copies.lazy.flatMap(\.hashes) where !found.contains(where: { $0.hash == hash }) {
-      guard found.count < Self.mostHashes else { break }
-      var nodes = HashedNodes(hash: hash)
-      try database.every(
-        """
-        SELECT substr(key, 1, 6), name FROM contacts WHERE key >= ?1 AND (?2 IS NULL OR key < ?2)
-        ORDER BY type NOT IN (2, 3), on_radio DESC, last_heard DESC LIMIT \(Self.mostCounted)
-        """, [.blob(hash), .optional(Self.next(hash))]
-      ) { row in
-        guard nodes.candidates.count < Self.mostCandidates, let key = KeyPrefix(bytes: row.blob(0)) else {
-          nodes.more += 1
-          return
-        }
-        nodes.candidates.append((key, Text(bytes: row.blob(1))))
-      }
-      found.append(nodes)
+  /// Call it within a `write`, before deleting these messages: events about their copies that the journal still has get
+  /// the text that refers to the message. `rows`: SQL, selects their copies.
+  func completeWays(of rows: String, _ values: SQLiteValue...) throws(SQLiteError) {
+    var events: [Int64] = []
+    try database.each(rows, values) { row in
+      let event = KeptCopies(decoding: row.blob(0)).event
+      if event >= self.journalState.oldest { events.append(event) }
+      return true
     }
-    return found
+    var nodes = NodesOnWays()
+    for newest in events {
+      var event = newest
+      while event >= journalState.oldest, let previous = try completeWays(event, &nodes), previous < event {
+        event = previous
+      }
+    }
   }
 
-  /// The first key behind those that begin with these bytes; `nil`: there is none.
-  private static func next(_ hash: [UInt8]) -> [UInt8]? {
-    var next = hash
-    while next.last == 0xFF { next.removeLast() }
-    guard let last = next.popLast() else { return nil }
-    return next + [last + 1]
+  /// Returns the message's event before; `nil`: this event was deleted, or is damaged.
+  private func completeWays(_ seq: Int64, _ nodes: inout NodesOnWays) throws(SQLiteError) -> Int64? {
+    var found: JournalEvent?
+    try database.each(
+      "SELECT at, trusted, kind, body, checksum FROM journal WHERE seq = ?", [.integer(seq)]
+    ) { row in
+      let event = JournalEvent(
+        seq: seq, at: row.integer(0), trusted: row.integer(1) != 0, kind: row.text(2), body: row.blob(3))
+      if event.checksum == row.bits(4) { found = event }
+      return false
+    }
+    guard var event = found, let reference = WaysReference(decoding: event.body),
+      let body = try self.body(of: event.body, &nodes)
+    else { return nil }
+    event.body = body
+    try database.run(
+      "UPDATE journal SET body = ?, checksum = ? WHERE seq = ?", .blob(body), .integer(event.checksum), .integer(seq))
+    journalState.recount(Int64(body.count - event.size), EventKind.ways.lane)
+    return reference.previous
   }
 }
 
 extension EventBody {
-  /// Writes copies, and the nodes that their hashes may mean.
+  /// Writes copies, how many `more` were not kept, and the nodes that the hashes may mean.
   public static func write(
-    _ copies: [HeardCopy], _ field: Field<[Shape.Way]?>, _ nodes: [Store.HashedNodes], to json: inout JSONWriter
+    _ copies: [HeardCopy], more: Int, _ field: Field<[Shape.Way]?>, _ nodes: [Store.HashedNodes],
+    to json: inout JSONWriter
   ) {
     json.objects(field, copies) { copy, json in
       let row = Shape.Way()
       json.field(row.at, copy.at)
       json.field(row.path, copy.hashes.map { Hex.string($0) })
-      // What is usual is left out: the event goes over slow lines, and has to fit a page of the database.
+      // What is usual is left out: the event goes over slow lines.
       json.field(row.hops, copy.path.count < copy.length.byteCount ? copy.length.hops : nil)
       json.field(row.route, copy.route.isFlood ? nil : "direct")
       json.field(row.region, copy.region)
@@ -176,6 +192,7 @@ extension EventBody {
       json.field(row.rssi, copy.rssi)
       json.field(row.guess, copy.isGuess ? true : nil)
     }
+    json.field(Shape.Message().waysMore, more > 0 ? more : nil)
     guard !nodes.isEmpty else { return }
     json.objects(Shape.Message().wayNodes, nodes) { nodes, json in
       let row = Shape.WayNodes()

@@ -18,6 +18,8 @@ struct LinkAttempts {
 
   mutating func linkUp(now: MonotonicTime) { upSince = now }
 
+  mutating func forgetContest() { contest = LinkContest() }
+
   /// `wasMet`: the radio's handshake was done. Returns the reason to show (`.takenAway` if another program took the
   /// radio), and how long to leave the radio to that program.
   mutating func lost(

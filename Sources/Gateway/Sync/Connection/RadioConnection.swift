@@ -26,7 +26,9 @@ public final class RadioConnection {
   private let loop: EventLoop
   private let log: Log
   private let wantedKey: String?
-  private var decoder = SerialDecoder(.fromRadio)
+  private var decoder: SerialDecoder
+  /// The decoder has the beginning of a frame whose rest comes over the link that is being opened.
+  private var hasBegunFrame = false
   private var session = RadioSession()
   private var attempts = LinkAttempts()
   private var news = LinkNews()
@@ -35,6 +37,8 @@ public final class RadioConnection {
   /// The next time to check the session and the decoder.
   private let alarm = Alarm()
   private var questions: [UInt64: RadioQuestion] = [:]
+  /// The command that a link took with it: the others never reached the radio.
+  private var lostInFlight: UInt64?
   /// Kept when the next handshake is done or has failed. Read this property before you cause the handshake: each
   /// handshake has a new promise.
   public private(set) var meeting = Promise<Void>()
@@ -43,6 +47,8 @@ public final class RadioConnection {
   public private(set) var identity: RadioIdentity?
   /// When the radio last sent something.
   public private(set) var lastHeard: MonotonicTime?
+  /// When it was first sent something after its last frame.
+  private var silentSince: MonotonicTime?
   public private(set) var unreadableFrames = 0
 
   /// Stores the radio's data. Each call happens when the frame is decoded, in the radio's order: storing does not
@@ -54,6 +60,7 @@ public final class RadioConnection {
   /// `key`: the beginning of the wanted radio's public key, in hex; other radios are refused.
   public init(_ link: any Link, key: String? = nil, on loop: EventLoop, log: Log) {
     self.link = link
+    decoder = SerialDecoder(.fromRadio, limit: link.frameTimeout)
     wantedKey = key
     self.loop = loop
     self.log = log.about(.link, link.name)
@@ -64,7 +71,7 @@ public final class RadioConnection {
   public func run() async throws(CancellationError) {
     defer {
       link.end()
-      perform(session.linkLost())
+      failAll()
     }
     do {
       try await loop.race({ try await self.reopen() }, { try await self.keepTime() })
@@ -147,6 +154,9 @@ public final class RadioConnection {
     }
   }
 
+  /// The radio was restarted, which ended its links: no other program has taken it.
+  func radioWasRestarted() { attempts.forgetContest() }
+
   /// The caller has stored everything received: the next process does not need it again.
   public func settle() { link.settled(pending: decoder.pending) }
 
@@ -154,16 +164,38 @@ public final class RadioConnection {
 
   private func handle(_ event: LinkEvent) {
     switch event {
+    case .leftOver(let bytes, let continues): takeLeftOver(bytes, continues)
     case .up:
-      decoder.reset()
+      if !hasBegunFrame { decoder.reset() }
+      hasBegunFrame = false
       attempts.linkUp(now: loop.now)
       change(.handshaking)
       perform(session.linkUp(now: loop.now))
     case .bytes(let bytes): received(bytes)
     case .frame(let frame): received(frame: frame)
-    case .down(let error): lost(error, healsItself: link.healsItself)
+    case .down(let error): lost(error, healsItself: link.healsItself, byLine: true)
     }
     arm()
+  }
+
+  /// The messages count, and the answers to the questions for them. The other answers are no answers to this handshake; and if the port was closed
+  /// meanwhile, they may be another radio's.
+  private func takeLeftOver(_ bytes: [UInt8], _ continues: Bool) {
+    let now = loop.now
+    decoder.reset()
+    decoder.append(bytes, now: now)
+    while let frame = decoder.next(now: now) {
+      log.debug("radio → \(SecretMask.hex(frame, .fromRadio)), from before")
+      // `try?`: what cannot be decoded is of no use.
+      guard let decoded = try? RadioFrame(decoding: frame) else { continue }
+      switch decoded {
+      case .reply(.message(let message)): synchronizer?.told(.message(message), wasAsked: false)
+      case .reply(.noMoreMessages) where continues: synchronizer?.told(.noMoreMessages, wasAsked: false)
+      case .push(let push) where continues: synchronizer?.heard(push, in: frame)
+      default: break
+      }
+    }
+    hasBegunFrame = continues
   }
 
   private func received(_ bytes: [UInt8]) {
@@ -178,7 +210,7 @@ public final class RadioConnection {
 
   private func received(frame: [UInt8]) {
     let now = loop.now
-    lastHeard = now
+    (lastHeard, silentSince) = (now, nil)
     log.debug("radio → \(SecretMask.hex(frame, .fromRadio))")
     tap?.passed(frame, .fromRadio)
     perform(session.received(frame, now: now), after: frame)
@@ -186,11 +218,13 @@ public final class RadioConnection {
 
   /// `frame`: the frame that caused the actions.
   private func perform(_ actions: [RadioSession.Action], after frame: [UInt8] = []) {
+    var mayBeAnother = false
     for action in actions {
       switch action {
       case .send(let frame):
         log.debug("radio ← \(SecretMask.hex(frame, .toRadio))")
         tap?.passed(frame, .toRadio)
+        silentSince = silentSince ?? loop.now
         link.send(link.carriesFrames ? frame : SerialFraming.wrap(frame, .toRadio))
       case .sendRaw(let bytes): if !link.carriesFrames { link.send(bytes) }
       case .tryOtherLineSettings:
@@ -203,9 +237,11 @@ public final class RadioConnection {
         questions[id]?.part?(frame)
         synchronizer?.listed(contact, of: questions[id])
       case .completed(let id, let outcome):
+        let known = identity?.info.key
         let command = completed(id, outcome, frame)
         // The remaining actions belong to the session that has ended.
-        if command?.changesKey == true, case .replied(.ok) = outcome { return beginAnew() }
+        if command?.changesKey == true && outcome == .replied(.ok) || identity?.info.key != known { return beginAnew() }
+        if command?.changesKey == true, outcome == .failed(.timedOut) { mayBeAnother = true }
       case .push(let push): synchronizer?.heard(push, in: frame)
       case .unasked(let reply): synchronizer?.told(reply, wasAsked: false)
       case .glitch(let error):
@@ -214,6 +250,7 @@ public final class RadioConnection {
       case .dropLink(let reason): drop(reason)
       }
     }
+    if mayBeAnother { return beginAnew("may have") }
     guard isScopeStuck != wasScopeStuck else { return }
     wasScopeStuck = isScopeStuck
     synchronizer?.connectionChanged()
@@ -232,17 +269,25 @@ public final class RadioConnection {
       }
     }
     let question = questions.removeValue(forKey: id)
-    question?.answered(RadioAnswer(outcome: outcome, frame: frame))
+    let wasSent = outcome != .failed(.linkLost) || id == lostInFlight
+    question?.answered(RadioAnswer(outcome: outcome, frame: frame, wasSent: wasSent))
     return question?.command
   }
 
-  /// The radio is another node now: waiting commands were meant for the previous one, and fail as if the link was lost.
-  private func beginAnew() {
-    guard state == .up else { return }
-    log.notice("the radio has a different private key: reconnecting")
-    change(.handshaking)
+  /// The link is lost.
+  private func failAll() {
+    lostInFlight = session.idInFlight
     perform(session.linkLost())
-    synchronizer?.lost()
+    lostInFlight = nil
+  }
+
+  /// The radio is another node now: waiting commands were meant for the previous one, and fail as if the link was lost.
+  private func beginAnew(_ has: String = "has") {
+    guard state == .up else { return }
+    log.notice("the radio \(has) a different private key: reconnecting")
+    change(.handshaking)
+    failAll()
+    synchronizer?.lost(LinkEnd(at: loop.now))
     attempts.linkUp(now: loop.now)
     perform(session.linkUp(now: loop.now))
     arm()
@@ -280,15 +325,21 @@ public final class RadioConnection {
   // MARK: The end of a link
 
   /// Waiting and new questions fail at once. `healsItself`: the link reports when it is up again, and is not reopened.
-  private func lost(_ failure: LinkError, healsItself: Bool = false) {
+  /// `byLine`: the link has ended, and was not closed here.
+  private func lost(_ failure: LinkError, healsItself: Bool = false, byLine: Bool = false) {
     let wasUp = state == .up
     var random = SystemRandomNumberGenerator()
     let (error, truce) = attempts.lost(
       failure, wasMet: wasUp, healsItself: healsItself, now: loop.now, using: &random)
     decoder.reset()
     change(.waiting(error))
-    perform(session.linkLost())
-    if wasUp { synchronizer?.lost() }
+    failAll()
+    if wasUp {
+      // Bluetooth reports the end of a link late.
+      let limit: Duration = link.carriesFrames ? .seconds(10) : .seconds(1)
+      synchronizer?.lost(LinkEnd(at: loop.now, silentSince: silentSince, noticedWithin: byLine ? limit : nil))
+    }
+    silentSince = nil
     met()
     if !healsItself { attempt.keep(truce) }
   }

@@ -8,11 +8,17 @@ public struct RadioAnswer: Sendable {
   public let outcome: RadioSession.Outcome
   /// The frame of the answer; empty if there was none.
   public let frame: [UInt8]
+  /// False: the link was lost while the command waited, and the radio never got it.
+  public let wasSent: Bool
+
+  init(outcome: RadioSession.Outcome, frame: [UInt8], wasSent: Bool = true) {
+    (self.outcome, self.frame, self.wasSent) = (outcome, frame, wasSent)
+  }
 
   /// Answer of a command that was not accepted because the link was lost.
-  public static let linkLost = RadioAnswer(outcome: .failed(.linkLost), frame: [])
+  public static let linkLost = RadioAnswer(outcome: .failed(.linkLost), frame: [], wasSent: false)
   /// Answer of a command that was not sent, because the radio has refused its flood scope.
-  public static let scopeRefused = RadioAnswer(outcome: .failed(.notSent(isRefused: true)), frame: [])
+  public static let scopeRefused = RadioAnswer(outcome: .failed(.notSent(isRefused: true)), frame: [], wasSent: false)
 }
 
 /// A command that is queued for the radio or was sent to it. It gets exactly one answer, even if the link is lost.

@@ -54,6 +54,13 @@ struct ContactFetches: Equatable {
     return sign
   }
 
+  /// The radio did not answer: a list is requested instead. Returns the reason; `nil`: no fetch waits any more.
+  mutating func missed(_ key: PublicKey) -> Sign? {
+    guard pending[key] != nil else { return nil }
+    needsList = true
+    return took(key)
+  }
+
   /// Returns true once if names were left out, as soon as no fetch is waiting.
   mutating func takeNeedsList() -> Bool {
     defer { needsList = false }
@@ -78,8 +85,16 @@ extension Synchronizer {
     while !contacts.fetches.pending.isEmpty {
       await untilCalm()
       guard let key = contacts.fetches.next else { break }
-      note(await connection.ask(.getContactByKey(key), .sync))
-      contacts.took(key)
+      let outcome = await connection.ask(.getContactByKey(key), .sync)
+      note(outcome)
+      switch outcome {
+      case .replied, .failed(.refused), .failed(.disabled): contacts.took(key)
+      default: contacts.missed(key)
+      }
+      // Of a contact that the store does not know either, nothing is wrong.
+      if case .failed(.refused(.notFound)) = outcome, store.ifReadable({ try store.contact(key) }) != nil {
+        radioDidNotKnow(key)
+      }
     }
     guard contacts.fetched() else { return }
     plan.needs(.contacts)

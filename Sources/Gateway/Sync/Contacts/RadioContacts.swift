@@ -24,8 +24,11 @@ struct RadioContacts {
   private(set) var fetches = ContactFetches()
   /// The task that fetches single contacts.
   private var fetching: LoopTask?
-  /// The stored copy of the radio's table may be wrong: the next list is a full one.
-  private(set) var areDoubted = false
+  /// How often the stored copy of the radio's table came into doubt, and which of these doubts a complete full list has settled.
+  private(set) var doubts = 0
+  private var settledDoubts = 0
+  /// When the last list ended.
+  private var listedAt: MonotonicTime?
   /// The last time that a first advert was committed at once.
   private var met: MonotonicTime?
 
@@ -33,6 +36,13 @@ struct RadioContacts {
 
   mutating func began(_ list: ContactList) { self.list = list }
   mutating func endList() { list = nil }
+
+  mutating func listed(at now: MonotonicTime) { listedAt = now }
+
+  /// Whether the last list is old enough for a full one, also by a wall clock that is a little slow.
+  func isDue(at now: MonotonicTime) -> Bool {
+    listedAt.map { now - $0 > .milliseconds(ContactSync.fullEvery) + .seconds(600) } ?? false
+  }
 
   /// The current list, if this question requested it.
   func list(of question: RadioQuestion?) -> ContactList? {
@@ -42,13 +52,13 @@ struct RadioContacts {
   /// A node was added or removed.
   func changedMeanwhile() { list?.sync.changedMeanwhile = true }
 
-  mutating func doubt() { areDoubted = true }
+  /// The stored copy of the radio's table may be wrong: the next list is a full one.
+  var areDoubted: Bool { settledDoubts < doubts }
 
-  /// Returns true if the next list must be a full one, and resets that.
-  mutating func takeDoubt() -> Bool {
-    defer { areDoubted = false }
-    return areDoubted
-  }
+  mutating func doubt() { doubts += 1 }
+
+  /// A complete full list came, which was requested after so many doubts.
+  mutating func settled(_ doubts: Int) { settledDoubts = max(settledDoubts, doubts) }
 
   // MARK: Single contacts
 
@@ -61,13 +71,19 @@ struct RadioContacts {
   @discardableResult
   mutating func took(_ key: PublicKey) -> ContactFetches.Sign { fetches.took(key) }
 
+  /// The radio did not answer. A list of changes may lack what the gateway changed: a path that is reset leaves the record's time as it was.
+  mutating func missed(_ key: PublicKey) { if fetches.missed(key) == .change { doubt() } }
+
   /// The task has fetched all. Returns true if names were left out and no list is under way that includes them.
   mutating func fetched() -> Bool {
     fetching = nil
     return fetches.takeNeedsList() && list == nil
   }
 
-  mutating func forgetNames() { fetches = ContactFetches() }
+  mutating func forgetNames() {
+    if fetches.pending.values.contains(.change) { doubt() }
+    fetches = ContactFetches()
+  }
 
   func stop() { fetching?.cancel() }
 

@@ -55,6 +55,9 @@ final class Inbox {
   /// The count of waiting and lost messages in the radio, and whether the database has it.
   private(set) var queue = RadioQueue()
   private var isQueueKept = false
+  private var starts = RadioStarts()
+  /// The radio has not been asked for its start since the link came up.
+  private var lacksStart = false
   /// The refused messages outlive this program.
   private var areHeld = true
   /// The last received message.
@@ -102,14 +105,20 @@ final class Inbox {
       queue.took(wasAsked: wasAsked)
     }
     last = message
+    if synchronizer?.observer?.takesAnswer(message) ?? false { return }
     // Unasked messages can be many: a commit makes room.
     if gathers, entries.count >= Self.maxGathered { commit() }
     guard entries.count < Self.bound else {
       return log.error("an unsolicited message was lost: \(entries.count) are already waiting to be written")
     }
-    let entry = Entry(TakenMessage(message, at: Moment(clock), wait: queue.wait(now: loop.now), by: store.radio))
+    let radio = store.radioKey?.prefix ?? KeyPrefix(value: 0)
+    let entry = Entry(TakenMessage(message, at: Moment(clock), wait: queue.wait(now: loop.now), by: radio))
     entries.append(entry)
     guard let slot = message.slot else { return write(entry) }
+    if synchronizer?.isMixed(slot) ?? false {
+      entry.taken.knowsSlot = false
+      return write(entry)
+    }
     entry.taken.knowsSlot = !isInDoubt(slot)
     guard !entry.taken.knowsSlot || wasAsked && isEmpty(slot) else { return write(entry) }
     entry.state = .asked(loop.begin { await self.decide(entry, slot) })
@@ -141,7 +150,8 @@ final class Inbox {
       let taken = entry.taken
       let copies = ways.copies(of: entry.copies)
       entry.arrival = try store.insert(
-        taken.message, at: taken.moment, wait: taken.wait, by: taken.radio, knowsSlot: taken.knowsSlot, copies: copies)
+        taken.message, at: taken.moment, wait: taken.wait, by: store.number(ofRadio: taken.radio),
+        knowsSlot: taken.knowsSlot, copies: copies)
       entry.copiesWritten = copies.count
     }
     entry.state = .written(commit)
@@ -185,6 +195,8 @@ final class Inbox {
     // The previous radio still has its queue when it comes back.
     if queue.radio != radio { keepLack() }
     last = nil
+    if queue.radio != radio { starts.connected(kept: store.ifReadable { try store.start(of: radio) } ?? nil) }
+    lacksStart = true
     let kept = store.ifReadable { try store.queueCounts(of: radio) }
     queue.connected(to: radio, kept: kept, now: loop.now)
     isQueueKept = kept != nil || queue.counts != QueueCounts()
@@ -194,9 +206,28 @@ final class Inbox {
   func radioWasSilent() { if queue.wasSilent() { keepLack() } }
   func radioWasEmptyLate() { queue.answeredLate() }
 
+  func disconnected(_ end: LinkEnd) { starts.disconnected(end) }
+
+  /// The radio may have been restarted on a line that stayed open.
+  func doubtsStart() { lacksStart = true }
+
+  /// Whether the radio can have lost messages by a restart.
+  var dependsOnStart: Bool { lacksStart || queue.dependsOnStart }
+
   /// Returns the messages that the radio lost with its restart.
   func radioWasStarted(at start: MonotonicTime?) -> RadioQueue.Loss? {
-    let loss = queue.wasStarted(at: start, now: loop.now)
+    lacksStart = false
+    var loss = queue.dependsOnStart ? queue.wasStarted(at: start, now: loop.now) : nil
+    if let start, let radio = queue.radio {
+      let report = RadioStart(time: start, uptime: loop.now - start)
+      if starts.started(report, now: loop.now), loss == nil { loss = .init(waited: 0, start: .unattended) }
+      if starts.wasRestart { synchronizer?.radioWasRestarted() }
+      let kept = store.ifReadable { try store.start(of: radio) } ?? nil
+      if let news = starts.news(after: kept, now: loop.now) {
+        store.keep(news, of: radio)
+        store.write(when: .soon) { _ in }
+      }
+    }
     // In the same transaction as the event, so that the loss is reported once.
     if loss != nil { keepQueue(isAsked: false) }
     return loss

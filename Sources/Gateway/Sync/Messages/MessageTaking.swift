@@ -87,6 +87,9 @@ struct LossReports {
   private var ration = Ration(most: 16, oneIn: interval)
   private var later: (loss: RadioQueue.Loss, timer: LoopTimer)?
 
+  /// Losses that were reported, and whose event the disk has refused.
+  private var unkept: (loss: RadioQueue.Loss, timer: LoopTimer)?
+
   /// The losses to report later.
   var untold: RadioQueue.Loss? { later?.loss }
 
@@ -101,6 +104,19 @@ struct LossReports {
     if ration.take(at: loop.now) { return loss }
     later = (loss, loop.schedule(after: Self.interval, tell))
     return nil
+  }
+
+  /// The disk has refused the event. `keep`: called when the next attempt is due.
+  mutating func wasNotKept(_ loss: RadioQueue.Loss, on loop: EventLoop, _ keep: @escaping () -> Void) {
+    unkept?.timer.cancel()
+    unkept = (unkept.map { $0.loss + loss } ?? loss, loop.schedule(after: Self.interval, keep))
+  }
+
+  /// Returns the losses whose event is missing, and cancels their timer: the caller writes it now.
+  mutating func takeUnkept() -> RadioQueue.Loss? {
+    defer { unkept = nil }
+    unkept?.timer.cancel()
+    return unkept?.loss
   }
 
   /// Returns the delayed losses, and cancels their timer: the caller reports them now.

@@ -32,6 +32,8 @@ public struct RadioQueue {
     /// Whether the radio was restarted.
     public enum Start: Sendable {
       case anew
+      /// While no gateway read its queue.
+      case unattended
       /// The firmware does not report it.
       case unknown
     }
@@ -53,6 +55,9 @@ public struct RadioQueue {
       case .anew:
         let lost = atLeast.map { "at least \($0) are lost" } ?? "nobody knows how many are lost"
         return "the radio was restarted before it had handed over all of its messages: \(waited) came, and \(lost)"
+      case .unattended:
+        return "the radio was restarted while this gateway did not read its messages: "
+          + "what it received meanwhile is lost, and nobody knows whether there was any"
       case .unknown:
         return "the radio left questions unanswered, and may have been restarted since: "
           + "messages may be lost, and nobody knows how many"

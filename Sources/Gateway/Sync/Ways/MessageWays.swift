@@ -17,8 +17,8 @@ public final class MessageWays {
   private let loop: EventLoop
   private var packets = PacketCopies()
   private var timer: LoopTimer?
-  /// Numbers of messages belong to this database.
-  private var epoch: String
+  /// Numbers of messages belong to this database (`Store.replacements`).
+  private var present: Int
   private var isResumed = false
   /// The known regions, until they change.
   private var keys: (changes: UInt64, known: [(name: String, key: ChannelSecret)])?
@@ -28,7 +28,7 @@ public final class MessageWays {
   public var defaultRegion: FloodScope? { didSet { keys = nil } }
 
   init(_ store: Store, on loop: EventLoop) {
-    (self.store, self.loop, epoch) = (store, loop, store.epoch)
+    (self.store, self.loop, present) = (store, loop, store.replacements)
   }
 
   /// The radio has heard a packet, for whomever it was.
@@ -57,7 +57,7 @@ public final class MessageWays {
   public var knownRegions: [String] { knownKeys.map(\.name) }
 
   private var knownKeys: [(name: String, key: ChannelSecret)] {
-    if let keys, keys.changes == store.regionChanges, epoch == store.epoch { return keys.known }
+    if let keys, keys.changes == store.regionChanges, present == store.replacements { return keys.known }
     let known = readKeys()
     keys = (store.regionChanges, known)
     return known
@@ -109,7 +109,7 @@ public final class MessageWays {
 
   /// The message is on disk with this many copies.
   func stored(_ serial: Int?, _ count: Int, _ arrival: MessageArrival) {
-    guard let serial, epoch == store.epoch else { return }
+    guard let serial, present == store.replacements else { return }
     packets.stored(serial, count, as: .received(arrival.id), now: loop.now)
     arm()
   }
@@ -120,6 +120,7 @@ public final class MessageWays {
   public func sends(_ id: Int64, _ payload: [UInt8]) {
     check()
     packets.expect(.sent(id), .groupText, payload, now: loop.now)
+    arm()
   }
 
   /// A direct message of ours goes to this node.
@@ -132,8 +133,8 @@ public final class MessageWays {
 
   /// Another database has other messages under these numbers.
   private func check() {
-    guard epoch != store.epoch else { return }
-    (epoch, packets, keys) = (store.epoch, PacketCopies(), nil)
+    guard present != store.replacements else { return }
+    (present, packets, keys) = (store.replacements, PacketCopies(after: packets), nil)
   }
 
   /// A radio is attached for the first time since the program's start: copies of messages from just before may come,
@@ -155,6 +156,7 @@ public final class MessageWays {
         try store.tellCopies([], of: message, at: moment)
       }
     }
+    arm()
   }
 
   private func expect(_ message: StoredMessage) {
@@ -184,12 +186,12 @@ public final class MessageWays {
   private func tell(now: MonotonicTime?) {
     timer?.cancel()
     timer = nil
-    guard epoch == store.epoch else { return }
+    guard present == store.replacements else { return }
     for due in packets.takeDue(now: now) {
       let moment = Moment(loop.wallClock)
       // It informs only: a commit of its own would double what a message costs a flash card.
       let commit = store.write(when: .heard) { store throws(SQLiteError) in
-        try store.tellCopies(due.copies, of: due.message, at: moment)
+        try store.tellCopies(due.copies, more: due.more, of: due.message, at: moment)
       }
       _ = loop.begin { [weak self] in
         guard await commit.failure() != nil, let self, now != nil else { return }

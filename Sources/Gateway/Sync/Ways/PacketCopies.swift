@@ -12,8 +12,12 @@ import Timing
 struct PacketCopies {
   /// The greatest number of payloads, and how long one is remembered after its last copy.
   static let (most, memory): (Int, Duration) = (64, .seconds(120))
-  /// After this time without a copy, the copies are told.
-  static let quiet: Duration = .seconds(6)
+  /// Later copies of a message are recognised by their payload's hash: so many messages, and for how long.
+  static let (mostForgotten, longMemory): (Int, Duration) = (256, .seconds(3600))
+  /// After this time without a copy, the copies are told; the number of those that are not kept is written later.
+  static let (quiet, missPause): (Duration, Duration) = (.seconds(6), .seconds(60))
+  /// A greater number of copies that are not kept is not counted.
+  static let mostMissed = 255
   /// How long copies of a direct message are expected after it was sent.
   static let echo: Duration = .seconds(30)
 
@@ -32,11 +36,26 @@ struct PacketCopies {
     var copies: [HeardCopy] = []
     /// Copies on disk, or on their way to it.
     var kept = 0
+    /// Copies on disk that are not in `copies`: the payload was forgotten meanwhile.
+    var earlier = 0
+    /// Copies for which there was no room, and those of them on disk, or on their way to it.
+    var missed = 0
+    var missedTaken = 0
     var last: MonotonicTime
     /// The radio said that it has a message, right after it told this packet: it has read it.
     var isRead = false
     /// When its copies are told; `nil`: they were, or it has no message.
     var due: MonotonicTime?
+  }
+
+  /// A message whose payload is not in memory any more.
+  private struct Forgotten {
+    let hash: Int
+    let message: MessageNumber
+    let isGuess: Bool
+    let kept: Int
+    let missed: Int
+    let until: MonotonicTime
   }
 
   /// A direct message of ours, of which copies may come.
@@ -52,13 +71,22 @@ struct PacketCopies {
     let serial: Int
     let message: MessageNumber
     let copies: [HeardCopy]
+    /// Further ones, for which there was no room.
+    let more: Int
   }
 
   private var groups: [Group] = []
+  /// The oldest first.
+  private var forgotten: [Forgotten] = []
   private var sent: [Sent] = []
   private var serials = 0
   /// The payload of the packet that the radio told last; `nil`: another kind of packet.
   private var newest: Int?
+
+  init() {}
+
+  /// Begins anew, with other numbers: a message that waits for the disk has one of before.
+  init(after other: PacketCopies) { serials = other.serials }
 
   var isEmpty: Bool { groups.isEmpty }
   var due: MonotonicTime? { groups.lazy.compactMap(\.due).min() }
@@ -68,8 +96,10 @@ struct PacketCopies {
   /// `own`: the hash of our radio's key.
   mutating func heard(_ packet: Packet, _ copy: HeardCopy, own: UInt8?, now: MonotonicTime) {
     newest = nil
-    groups.removeAll { $0.owner != .taken && $0.due == nil && now - $0.last > Self.memory }
-    if let place = groups.firstIndex(where: { $0.type == packet.type && $0.payload == packet.payload }) {
+    for group in groups where Self.isPast(group, now) { forget(group, now) }
+    groups.removeAll { Self.isPast($0, now) }
+    let known = groups.firstIndex { $0.type == packet.type && $0.payload == packet.payload }
+    if let place = known ?? remember(packet, now) {
       newest = groups[place].serial
       return add(copy, to: place, now)
     }
@@ -94,6 +124,42 @@ struct PacketCopies {
 
   mutating func heardOther() { newest = nil }
 
+  private static func isPast(_ group: Group, _ now: MonotonicTime) -> Bool {
+    group.owner != .taken && group.due == nil && now - group.last > memory
+  }
+
+  private mutating func forget(_ group: Group, _ now: MonotonicTime) {
+    guard case .message(let message) = group.owner else { return }
+    if forgotten.count >= Self.mostForgotten { forgotten.removeFirst() }
+    forgotten.append(
+      Forgotten(
+        hash: Self.hash(group.type, group.payload), message: message, isGuess: group.isGuess,
+        kept: group.earlier + group.copies.count, missed: group.missed, until: group.last + Self.longMemory))
+  }
+
+  /// A late copy of a message. Returns its place; `nil`: it is of no message, or there is no room.
+  private mutating func remember(_ packet: Packet, _ now: MonotonicTime) -> Int? {
+    guard !forgotten.isEmpty else { return nil }
+    let hash = Self.hash(packet.type, packet.payload)
+    guard let known = forgotten.lastIndex(where: { $0.hash == hash && $0.until > now }),
+      let place = begin(packet.type, packet.payload, .message(forgotten[known].message), now)
+    else { return nil }
+    // `begin` may have forgotten another message, and so the first one.
+    guard let known = forgotten.lastIndex(where: { $0.hash == hash }) else { return place }
+    let message = forgotten.remove(at: known)
+    (groups[place].isGuess, groups[place].earlier) = (message.isGuess, message.kept)
+    (groups[place].missed, groups[place].missedTaken) = (message.missed, message.missed)
+    return place
+  }
+
+  /// The hash has a random key in each run: nobody can make a payload with the hash of another.
+  private static func hash(_ type: PayloadType, _ payload: [UInt8]) -> Int {
+    var hasher = Hasher()
+    hasher.combine(type)
+    hasher.combine(payload)
+    return hasher.finalize()
+  }
+
   /// The radio says that it has a message: it has read the packet that it told just before.
   mutating func wasRead() {
     guard let place = groups.firstIndex(where: { $0.serial == newest }) else { return }
@@ -108,10 +174,17 @@ struct PacketCopies {
       return  // Our own transmission is not heard: somebody plays it back.
     }
     groups[place].last = now
-    guard groups[place].copies.count < HeardCopy.most else { return }
+    guard groups[place].earlier + groups[place].copies.count < HeardCopy.most else { return miss(place, now) }
     groups[place].copies.append(copy)
     groups[place].copies[groups[place].copies.count - 1].isGuess = groups[place].isGuess
     if case .message = groups[place].owner { groups[place].due = now + Self.quiet }
+  }
+
+  /// Counts a copy for which there is no room. Somebody may play one back for ever: that costs no more writes than this.
+  private mutating func miss(_ place: Int, _ now: MonotonicTime) {
+    guard groups[place].missed < Self.mostMissed else { return }
+    groups[place].missed += 1
+    if case .message = groups[place].owner, groups[place].due == nil { groups[place].due = now + Self.missPause }
   }
 
   /// Returns the place; `nil`: there is no room.
@@ -119,9 +192,12 @@ struct PacketCopies {
     _ type: PayloadType, _ payload: [UInt8], _ owner: Owner?, _ now: MonotonicTime
   ) -> Int? {
     if groups.count >= Self.most {
-      // At the bound, the oldest is forgotten whose copies nobody waits for.
-      guard let place = groups.firstIndex(where: { $0.owner != .taken && $0.due == nil }) else { return nil }
-      groups.remove(at: place)
+      // At the bound, the oldest is forgotten whose copies nobody waits for; then one of which copies are only counted.
+      guard
+        let place = groups.firstIndex(where: { $0.owner != .taken && $0.due == nil })
+          ?? groups.firstIndex(where: { $0.owner != .taken && $0.kept == $0.copies.count })
+      else { return nil }
+      forget(groups.remove(at: place), now)
     }
     serials += 1
     groups.append(Group(serial: serials, type: type, payload: payload, owner: owner, last: now))
@@ -208,8 +284,11 @@ struct PacketCopies {
         case .message(let message)? = groups[place].owner
       else { continue }
       let group = groups[place]
-      found.append(Due(serial: group.serial, message: message, copies: Array(group.copies.dropFirst(group.kept))))
-      (groups[place].kept, groups[place].due) = (group.copies.count, nil)
+      found.append(
+        Due(
+          serial: group.serial, message: message, copies: Array(group.copies.dropFirst(group.kept)),
+          more: group.missed - group.missedTaken))
+      (groups[place].kept, groups[place].missedTaken, groups[place].due) = (group.copies.count, group.missed, nil)
     }
     return found
   }
@@ -218,6 +297,7 @@ struct PacketCopies {
   mutating func failed(_ due: Due, now: MonotonicTime) {
     guard let place = groups.firstIndex(where: { $0.serial == due.serial }) else { return }
     groups[place].kept = max(0, groups[place].kept - due.copies.count)
+    groups[place].missedTaken = max(0, groups[place].missedTaken - due.more)
     groups[place].due = now + Self.quiet
   }
 }

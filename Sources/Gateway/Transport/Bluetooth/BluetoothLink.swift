@@ -101,8 +101,6 @@ public final class BluetoothLink: Link {
   public func close(isBad: Bool) { carryOut(session.closed(isBad: isBad, now: loop.now)) }
 
   public func send(_ frame: [UInt8]) { channel?.send(frame) }
-  public func tryOtherLineSettings() -> Bool { false }
-  public func watchForReturn(_ action: @escaping () -> Void) {}
 
   /// Pairs even if BlueZ has a bond, on an operator's request.
   public func pairAnew(pin: UInt32? = nil) {

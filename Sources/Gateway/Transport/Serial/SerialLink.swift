@@ -84,10 +84,10 @@ final class SerialLink: Link {
     port = opened
     kept?.opened(opened)
     loop.watch(opened.descriptor, for: .readable) { [self] readiness in ready(readiness) }
-    onEvent(.up)
-    guard port === opened else { return }
     let leftOver = kept?.takeLeftOvers() ?? []
-    if !leftOver.isEmpty { onEvent(.bytes(leftOver)) }
+    if !leftOver.isEmpty { onEvent(.leftOver(leftOver, continues: opened.isInherited)) }
+    guard port === opened else { return }
+    onEvent(.up)
   }
 
   var isFilling: Bool { kept?.spool?.isFilling ?? false }
@@ -123,9 +123,11 @@ final class SerialLink: Link {
     returning?.cancel()
     returning = loop.begin { [self] in
       do {
-        guard let watch = DirectoryWatch(appearanceOf: watchedLocation) else { return }
-        while true {
-          try await watch.change(on: loop)
+        var watch = DirectoryWatch(appearanceOf: watchedLocation)
+        while let present = watch {
+          try await present.change(on: loop)
+          // Its folder may be new, too. Watched before the look: what appears later is reported.
+          watch = DirectoryWatch(appearanceOf: watchedLocation)
           guard mayHaveReturned else { continue }
           try await loop.sleep(for: Self.settling)
           if port == nil { action() }

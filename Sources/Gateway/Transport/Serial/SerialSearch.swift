@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
+import Glibc
 import Timing
 
 /// Finds the radio among several serial devices by probing one after the other.
@@ -9,7 +10,7 @@ final class SerialSearch {
   private static let quarantine: Duration = .seconds(600)
 
   private let loop: EventLoop
-  private var findings: [String: (result: SerialProbe.Result, at: MonotonicTime)] = [:]
+  private var findings: [String: (result: SerialProbe.Result, at: MonotonicTime, node: UInt64)] = [:]
 
   init(on loop: EventLoop) { self.loop = loop }
 
@@ -17,14 +18,21 @@ final class SerialSearch {
   func look(_ devices: [String], key: String?, baud: UInt32) async throws -> String {
     findings = findings.filter { devices.contains($0.key) }
     for device in devices where !isQuarantined(device) {
+      let node = Self.node(device)
       let result = try await SerialProbe.look(at: device, baud: baud, on: loop)
-      findings[device] = (result, loop.now)
+      findings[device] = (result, loop.now, node)
     }
     return try judge(devices, key)
   }
 
   private func isQuarantined(_ device: String) -> Bool {
-    findings[device].map { loop.now - $0.at <= Self.quarantine } ?? false
+    findings[device].map { loop.now - $0.at <= Self.quarantine && $0.node == Self.node(device) } ?? false
+  }
+
+  /// A device that is plugged in again gets the same name, and a new node from the kernel. 0: there is none.
+  private static func node(_ device: String) -> UInt64 {
+    var status = stat()
+    return stat(device, &status) == 0 ? UInt64(status.st_ino) : 0
   }
 
   private func judge(_ devices: [String], _ key: String?) throws(LinkError) -> String {

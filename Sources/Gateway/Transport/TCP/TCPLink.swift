@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import CLinux
+import Companion
 import EventLoop
 import Glibc
 
@@ -23,6 +24,9 @@ final class TCPLink: Link {
     self.port = port
     self.loop = loop
   }
+
+  /// TCP loses no byte, but a mobile network or a lost packet can hold one back for long.
+  var frameTimeout: Duration { FrameStream.frameTimeout }
 
   var name: String { LinkAddress.tcp(host: host, port: port).description }
 
@@ -69,9 +73,6 @@ final class TCPLink: Link {
     Glibc.close(socket)
     socket = -1
   }
-
-  func tryOtherLineSettings() -> Bool { false }
-  func watchForReturn(_ action: @escaping () -> Void) {}
 
   func send(_ bytes: [UInt8]) {
     guard socket >= 0 else { return }

@@ -45,10 +45,12 @@ struct HubAPI: Sendable {
     /// The name under which readers take turns.
     var holder: String { "\(signInMethod.rawValue) \(author)" }
     let parameters: Parameters
+    /// Of the query.
+    let values: [String: String]
     /// The session of a short post, with the post's key.
     var short: ShortPosts.Session?
 
-    func query(_ name: String) -> String? { request.values[name] }
+    func query(_ name: String) -> String? { values[name] }
     /// 0 to 2⁵³; a number outside counts as the nearest bound.
     func number(_ name: String) -> Int64? {
       query(name).flatMap { Int64($0) }.map { min(max($0, 0), JSONValue.wholeNumbers.upperBound) }
@@ -160,8 +162,7 @@ struct HubAPI: Sendable {
       if let gateway, !Name.isAllowed(gateway) { return Self.invalidID }
       let call = Call(
         request: request, gateway: gateway ?? "", grant: grant, signInMethod: signInMethod,
-        parameters: context.parameters, short: short
-      )
+        parameters: context.parameters, values: request.values, short: short)
       do {
         return try await reservingMemory(call, handler)
       } catch let error as BadQuery {
@@ -175,15 +176,19 @@ struct HubAPI: Sendable {
       } catch let error as HubDatabaseError where error.kind == .unfit {
         return Self.refusal(.unprocessableContent, error.message)
       } catch let error as HubDatabaseError {
-        // The disk is full or the database is unavailable: the client keeps its data and retries.
-        stores.metrics.wasBusy(.database)
-        Self.failures.say("a request is not answered: \(error.message)")
-        return Self.refusal(.serviceUnavailable, error.reason, retryAfter: 10)
+        return unanswered(error)
       }
     }
   }
 
-  private static let failures = ThrottledLog(HubLog.write)
+  static let failures = ThrottledLog(HubLog.write)
+
+  /// The disk is full or the database is unavailable: the client keeps its data and retries. `more`: adds fields.
+  func unanswered(_ error: HubDatabaseError, _ more: JSONObject = [:]) -> Response {
+    stores.metrics.wasBusy(.database)
+    Self.failures.say("a request is not answered: \(error.message)")
+    return Self.refusal(.serviceUnavailable, error.reason, retryAfter: 10, more)
+  }
 
   private static var invalidID: Response { refusal(.badRequest, "a gateway's id must be \(Name.allowed)") }
 

@@ -22,45 +22,60 @@ extension HubAPI {
     guard let id = (body["id"] ?? .string(UUID().uuidString)).string, Visible.isLine(id, bytes: 1...48) else {
       return Self.refusal(.badRequest, "\"id\" must be a text with 1 to 48 bytes and no control characters")
     }
-    if let wrong = Self.wrongField(of: body, name) { return Self.refusal(.badRequest, wrong) }
+    if let wrong = Self.wrongField(of: body, name) { return Self.refusal(.badRequest, wrong, ["id": id]) }
+    do {
+      return try await carryOut(body, name, id: id, call)
+    } catch let error as HubDatabaseError where error.kind != .unfit {
+      // It may have been queued: sent again with this id, it is carried out once.
+      return unanswered(error, ["id": id])
+    }
+  }
+
+  private func carryOut(_ body: JSONValue, _ name: String, id: String, _ call: Call) async throws -> Response {
     let wait = min(try call.bound("wait_s") ?? 15, Self.longestWait)
     if let known = try await stores.writer.command(id, of: call.gateway) {
       // `try?`: stored values were valid JSON when they arrived.
       let before = (try? JSONValue(parsing: known.body)) ?? .null
       guard ["command", "to", "text"].allSatisfy({ before[$0]?.bytes == body[$0]?.bytes }) else {
-        return Self.refusal(.conflict, "the id \(id) belongs to another command")
+        return Self.refusal(.conflict, "the id \(id) belongs to another command", ["id": id])
       }
       return await ended(known, call, wait: wait)
     }
     guard try await isKnown(call.gateway) || body["queue"]?.bool == true else {
-      return Self.unknownGateway(call.gateway, "; with \"queue\":true the command waits until it comes")
+      return Self.unknownGateway(call.gateway, "; with \"queue\":true the command waits until it comes", ["id": id])
     }
     let request = JSONValue.object(
       (body.fields ?? []).filter { !["id", "queue"].contains($0.0) } + [("id", .string(id))])
     guard request.text.utf8.count <= HubBounds.commandBytes else {
-      return Self.refusal(.contentTooLarge, "a command may have at most \(HubBounds.commandBytes) bytes")
+      return Self.refusal(
+        .contentTooLarge, "a command may have at most \(HubBounds.commandBytes) bytes", ["id": id])
     }
     let isQueueable = body["queue"]?.bool ?? Self.queueable.contains(name)
     do {
       let answer = try await ask(call.gateway, id: id, request, isQueueable: isQueueable)
       // Queue the command if the gateway could not store it, or asks for a retry.
       if answer["code"]?.string != "store", answer["retry"]?.bool != true {
-        return try await record(answer, request, id, call, keep: name != "status")
+        return await record(answer, request, id, call, keep: name != "status")
       }
-    } catch {
+    } catch let failure as LinkRegistry.Failure {
       guard isQueueable else {
-        let isAway = error as? LinkRegistry.Failure == .away
         return Self.refusal(
-          isAway ? .serviceUnavailable : .gatewayTimeout,
-          isAway ? "the gateway is not connected" : "the gateway did not answer in time")
+          failure == .away ? .serviceUnavailable : .gatewayTimeout,
+          failure == .away ? "the gateway is not connected" : "the gateway did not answer in time", ["id": id])
       }
     }
-    guard isQueueable else { return Self.refusal(.serviceUnavailable, "the gateway cannot accept it now") }
+    guard isQueueable else {
+      return Self.refusal(.serviceUnavailable, "the gateway cannot accept it now", ["id": id])
+    }
     switch try await stores.writer.enqueue(request, id: id, for: call.gateway, by: call.author, at: HubClock.now) {
     case .full:
-      return Self.refusal(.tooManyRequests, "\(HubStore.maxWaiting) commands are already waiting", retryAfter: 60)
+      return Self.refusal(
+        .tooManyRequests, "\(HubStore.maxWaiting) commands are already waiting", retryAfter: 60, ["id": id])
     case .taken(let command):
-      try await auditCommand(request, id, call)
+      // A refusal now would make clients send it again.
+      await logging("command \(id) for \(call.gateway) is queued, but not in the audit") {
+        try await auditCommand(request, id, call)
+      }
       return await ended(command, call, wait: wait)
     }
   }
@@ -93,8 +108,20 @@ extension HubAPI {
     { call in try await isKnown(call.gateway) ? handler(call) : Self.unknownGateway(call.gateway) }
   }
 
-  private static func unknownGateway(_ gateway: String, _ more: String = "") -> Response {
-    refusal(.notFound, "no gateway \(gateway) was ever here\(more)")
+  private static func unknownGateway(
+    _ gateway: String, _ more: String = "", _ fields: JSONObject = [:]
+  ) -> Response {
+    refusal(.notFound, "no gateway \(gateway) was ever here\(more)", fields)
+  }
+
+  /// Does what must not change the answer any more; a failure is only logged.
+  private func logging(_ what: String, _ work: () async throws -> Void) async {
+    do {
+      try await work()
+    } catch {
+      stores.metrics.wasBusy(.database)
+      Self.failures.say("\(what): \(error)")
+    }
   }
 
   private func auditCommand(_ request: JSONValue, _ id: String, _ call: Call) async throws {
@@ -118,12 +145,15 @@ extension HubAPI {
 
   private func record(
     _ answer: JSONValue, _ request: JSONValue, _ id: String, _ call: Call, keep: Bool
-  ) async throws -> Response {
+  ) async -> Response {
     let plain = JSONValue.object((answer.fields ?? []).filter { $0.0 != "type" })
     if keep {
-      try await stores.writer.record(
-        request, answer: plain, id: id, for: call.gateway, by: call.author, at: HubClock.now)
-      try await auditCommand(request, id, call)
+      // The gateway has carried it out: a refusal now would make clients send it again.
+      await logging("the end of command \(id) of \(call.gateway) is not stored") {
+        try await stores.writer.record(
+          request, answer: plain, id: id, for: call.gateway, by: call.author, at: HubClock.now)
+        try await auditCommand(request, id, call)
+      }
     }
     let state = plain["ok"]?.bool == true ? "done" : "refused"
     return Self.json(["id": id, "state": state, "answer": plain])
@@ -133,7 +163,12 @@ extension HubAPI {
   private func ended(_ command: HubStore.Command, _ call: Call, wait: Int64) async -> Response {
     var command = command
     if command.state == .queued, wait > 0 {
-      await registry.waitForResult(call.gateway, command.id, limit: .seconds(wait))
+      await registry.waitForResult(call.gateway, command.id, limit: .seconds(wait)) {
+        [stores, gateway = call.gateway, id = command.id] in
+        // `try?`: if the database fails, the notification of the end counts.
+        let known = try? await stores.writer.command(id, of: gateway)
+        return known.map { $0.state != .queued } ?? false
+      }
       // `try?`: if the database fails, the answer is the known state.
       command = (try? await stores.writer.command(command.id, of: call.gateway)) ?? command
     }

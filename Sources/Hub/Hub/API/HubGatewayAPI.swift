@@ -17,8 +17,7 @@ extension HubAPI {
       batch = try EventBatch(parsing: bytes, epoch: call.short?.epoch)
     } catch {
       stores.metrics.refusedBatch()
-      if case .badEvent(let seq, _) = error { return Self.refusal(.unprocessableContent, error.message, seq: seq) }
-      return Self.refusal(HTTPResponse.Status(code: error.status), error.message)
+      return Self.refusal(HTTPResponse.Status(code: error.status), error.message, seq: error.seq)
     }
     if let wait = await limiter.admit(call.gateway, events: batch.events.count, bytes: bytes.count) {
       stores.metrics.wasBusy(.rate)
@@ -95,17 +94,23 @@ extension HubAPI {
     return Self.json(["gateways": rows, "next": found.count == limit ? found.last?.id : nil])
   }
 
-  /// With `buckets`: their states; with `bucket` and `after`: a page of one bucket.
+  /// With `buckets`: their states, and with `lanes` the position in `epoch`; without that, or if the hub does not have
+  /// it, in the epoch that began last. With `bucket` and `after`: a page of one bucket.
   func updates(_ call: Call) async throws -> Response {
     if let names = call.query("buckets") {
       let buckets = names.split(separator: ",").map(String.init)
       let hearers = call.query("gateways").map { $0.split(separator: ",").map(String.init) }
       let states = try await stores.bucketStates(of: buckets, for: call.gateway, hearers: hearers)
       guard call.query("lanes") != nil else { return Self.json(HubUpdates.states(states)) }
-      let known = try await stores.lookups.gateways(call.gateway).first
+      var (epoch, progress) = (call.query("epoch"), HubStore.Progress?.none)
+      if let epoch { progress = try await stores.standing(gateway: call.gateway, epoch: epoch).progress }
+      if progress == nil {
+        let known = try await stores.lookups.gateways(call.gateway).first
+        (epoch, progress) = (known?.epoch, known?.progress)
+      }
       return Self.json(
         JSONObject(
-          joining: ["epoch": known?.epoch], (known?.progress ?? HubStore.Progress()).json(withDigests: false),
+          joining: ["epoch": epoch], (progress ?? HubStore.Progress()).json(withDigests: false),
           HubUpdates.states(states)))
     }
     guard let query = HubUpdates.Query({ call.number($0) }, bucket: call.query("bucket")) else {

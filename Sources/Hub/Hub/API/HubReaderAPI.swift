@@ -48,9 +48,9 @@ extension HubAPI {
 
   func oneMessage(_ call: Call) async throws -> Response {
     guard let position = call.parameters.get("position").flatMap({ Int64($0) }), position >= 0,
-      let message = try await stores.readers.ask(call.holder, { try $0.joined([position]).first })
+      let message = try await stores.readers.ask(call.holder, { try $0.messageWithWays(position) })
     else { return Self.refusal(.notFound, "no such message") }
-    return Self.json(message.json)
+    return Self.json(message)
   }
 
   func fleet(_ call: Call) async throws -> Response {
@@ -58,7 +58,7 @@ extension HubAPI {
     let rows = try await stores.readers.ask(call.holder) {
       try $0.fleet(after: call.query("after") ?? "", limit: limit)
     }
-    let figures = try await figures.now()
+    let figures = await figures.ifCounted()
     let links = await links.times()
     let counts = await alerts(rows.map(\.gateway))
     var list = JSONWriter()
@@ -82,18 +82,19 @@ extension HubAPI {
 
   func fleetSummary(_ call: Call) async throws -> Response {
     let now = HubClock.now
-    let figures = try await figures.now()
+    let figures = await figures.ifCounted()
     let links = await links.times()
     let known = try await stores.readers.ask(call.holder) {
       try $0.fleetCounts(heardSince: now - Self.silence, linked: Array(links.keys))
     }
     let open = await alerts([]).values.reduce(0, +)
-    let hours = (Int64(0)...23).map { (now / 3_600_000 - 23 + $0) * 3_600_000 }.map {
-      ["at": $0, "messages": figures.hours[$0] ?? 0] as JSONObject
+    let hours = (Int64(0)...23).map { (now / 3_600_000 - 23 + $0) * 3_600_000 }
+    let counted = figures.map { figures in
+      hours.map { ["at": $0, "messages": figures.hours[$0] ?? 0] as JSONObject }
     }
     return Self.json([
       "gateways": known.gateways, "linked": links.count, "silent": known.silent, "alerts": open,
-      "messages_today": figures.total, "hours": hours,
+      "messages_today": figures?.total, "hours": counted,
     ])
   }
 

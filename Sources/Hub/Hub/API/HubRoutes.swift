@@ -33,6 +33,19 @@ extension HubAPI {
   private static let message: Schema = [
     "position": .whole, "at?": .whole, "arrived?": .whole, "body": [:], "heard": .list(heard),
   ]
+  private static let way: Schema = [
+    "at": .whole, "path": .list(.text), "hops?": .whole, "route?": .oneOf(["direct"]), "region?": .text,
+    "region_code?": .text, "snr?": .number, "rssi?": .number, "guess?": .truth,
+  ]
+  private static let wayNodes: Schema = [
+    "hash?": .text, "nodes": .list(["key?": .text, "name?": .text]), "more?": .whole,
+  ]
+  private static let messageWithWays: Schema = [
+    "position": .whole, "at?": .whole, "arrived?": .whole, "body": [:], "heard": .list(heard),
+    "ways?": .list([
+      "gateway": .text, "ways": .list(way), "ways_more?": .whole, "way_nodes?": .list(wayNodes),
+    ]), "ways_more?": .whole,
+  ]
   private static let event: Schema = [
     "id": .whole, "epoch": .text, "seq": .whole, "at": .whole, "trusted": .truth, "kind": .text, "body": [:],
   ]
@@ -41,7 +54,7 @@ extension HubAPI {
     "events": .whole, "version?": .text, "link?": .text, "model?": .text, "radio_key?": .text, "radio_state?": .text,
     "sync?": .text, "clock_trusted?": .truth, "battery_mv?": .whole, "power?": .oneOf(["low", "ok"]),
     "pending?": .whole, "error?": .text, "store_error?": .text, "position?": ["lat": .number, "lon": .number],
-    "note?": .text, "tags?": .list(.text), "messages_today": .whole, "nodes": .whole,
+    "note?": .text, "tags?": .list(.text), "messages_today?": .whole, "nodes?": .whole,
     "last_message?": ["at": .whole, "text?": .text, "sender_name?": .text, "channel_name?": .text], "alerts": .whole,
     "state_at?": .whole,
   ]
@@ -57,6 +70,13 @@ extension HubAPI {
   private static let alert: Schema = [
     "id": .whole, "gateway?": .text, "rule": .text, "subject?": .text, "text": .text, "began_at": .whole,
     "ended_at?": .whole, "acknowledged_at?": .whole, "acknowledged_by?": .text, "note?": .text,
+  ]
+  private static let gateway: Schema = [
+    "gateway": .text, "radio?": .text, "events": .whole, "last_seen": .whole, "epoch": .text, "acknowledged": .whole,
+  ]
+  private static let greeting: Schema = [
+    "gateway": .text, "radio?": .text, "events": .whole, "last_seen": .whole, "epoch": .text, "acknowledged?": .whole,
+    "lanes": [:], "digests?": [:], "others?": [:], "linked": .truth, "gzip": .truth, "deflate": .text, "short?": .text,
   ]
   private static let ok: Schema = ["ok": .truth]
   private static let acknowledged: Schema = ["acknowledged": .whole]
@@ -75,20 +95,22 @@ extension HubAPI {
       HubRoute(
         .get, "/v1/fleet/summary", .read, "The fleet in figures.",
         answer: [
-          "gateways": .whole, "linked": .whole, "silent": .whole, "alerts": .whole, "messages_today": .whole,
-          "hours": .list(["at": .whole, "messages": .whole]),
+          "gateways": .whole, "linked": .whole, "silent": .whole, "alerts": .whole, "messages_today?": .whole,
+          "hours?": .list(["at": .whole, "messages": .whole]),
         ], handler: fleetSummary),
       HubRoute(
         .get, "/v1/messages", .read, "Messages of all gateways, each once, with its hearers.",
         Self.newestFirst + [Self.channel, .text("gateway", "Only messages that this gateway heard.")],
         answer: Self.page("messages", Self.message), handler: joined),
       HubRoute(
-        .get, "/v1/messages/{position}", .read, "One message.", answer: Self.message, refusals: [404],
-        handler: oneMessage),
+        .get, "/v1/messages/{position}", .read, "One message, with the ways by which it came to its hearers.",
+        answer: Self.messageWithWays, refusals: [404], handler: oneMessage),
       HubRoute(
         .get, "/v1/channels", .read, "Channels of all gateways, by their newest message.",
-        answer: ["channels": .list(["channel": .text, "name?": .text, "gateways": .whole, "newest_at?": .whole])],
-        handler: reading { store, _ in try store.channels() }),
+        answer: [
+          "channels": .list(["channel": .text, "name?": .text, "gateways": .whole, "newest_at?": .whole]),
+          "more?": .truth,
+        ], handler: reading { store, _ in try store.channels() }),
       HubRoute(
         .get, "/v1/nodes", .read, "Nodes of all gateways, by key, with their hearers.",
         [Self.afterText, Self.limit, Self.words],
@@ -135,7 +157,7 @@ extension HubAPI {
         ], answer: .text, isStream: true, handler: follow),
       HubRoute(
         .get, "/v1/gateways", .read, "Gateways, by id.", [Self.afterText, Self.limit],
-        answer: Self.page("gateways", ["gateway": .text, "epoch": .text], next: .text), handler: gateways),
+        answer: Self.page("gateways", Self.gateway, next: .text), handler: gateways),
     ]
   }
 
@@ -150,7 +172,7 @@ extension HubAPI {
           .whole("short", "1: also the key of `POST /v1/e`, for small batches."),
         ]
           + EventBatch.Lane.allCases.map { .whole($0.rawValue, "The stored part of this lane up to this event.") },
-        answer: ["gateway": .text, "epoch": .text, "linked": .truth], refusals: [404], handler: greet),
+        answer: Self.greeting, refusals: [404], handler: greet),
       HubRoute(
         .get, "\(Self.id)/events", .read, "The gateway's journal.",
         Self.newestFirst + [.text("kind", "Only events of this kind."), Self.channel],
@@ -252,7 +274,8 @@ extension HubAPI {
           .text(
             "gateways",
             "With `buckets`: from now on only messages that these gateways heard. Without it nothing changes."),
-          .whole("lanes", "1: also the stored part of the journal."), .text("bucket", "A page of this bucket."),
+          .whole("lanes", "1: also the stored part of the journal."),
+          .text("epoch", "With `lanes`: of this epoch, if the hub has it."), .text("bucket", "A page of this bucket."),
           .whole("after", "Only updates behind this number."), .whole("at", "The time of the update `after`."),
           .whole("since", "The gateway has all updates before this time."),
           .whole("until", "Only updates up to this number."),

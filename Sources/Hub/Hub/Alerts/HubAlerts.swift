@@ -86,7 +86,7 @@ actor HubAlerts {
 
   func check() async {
     let isLost = stores.probe.problem() == .lost
-    if isLost { read(AlertSubject(.hubStoreLost, name), .bad(text: "\(name): \(DatabaseProbe.lostFile)")) }
+    if isLost { read(lossSubject, .bad(text: "\(name): \(DatabaseProbe.lostFile)")) }
     // A lost file still answers.
     let problem = isLost ? nil : stores.probe.problem()
     if let problem, problem != .starting, problem != .outdated {
@@ -146,7 +146,8 @@ actor HubAlerts {
     guard let rule = AlertRule(rawValue: alert.rule), AlertRule.ofHubs.contains(rule), !rule.isEventDriven else {
       return
     }
-    guard rule == .gatewaySilent || rule == .retentionHeld || alert.subject == name else {
+    let own = rule == .hubStoreLost ? lossSubject.name : name
+    guard rule == .gatewaySilent || rule == .retentionHeld || alert.subject == own else {
       endOfOtherHub(alert, AlertSubject(rule, alert.subject), now)
       return
     }
@@ -192,9 +193,11 @@ actor HubAlerts {
     }
   }
 
+  /// All hubs on a server miss the same database.
+  private var lossSubject: AlertSubject { AlertSubject(.hubStoreLost, location == nil ? "" : name) }
+
   /// The alert of a lost database stays open until somebody acknowledges it.
   private func readLoss() async throws {
-    let subject = AlertSubject(.hubStoreLost, name)
     if !isMarked, unmarked == nil {
       let found = try await stores.monitor.name()
       if let known = mark?.names, !known.isEmpty, !known.contains(found) {
@@ -204,8 +207,10 @@ actor HubAlerts {
       unmarked = found
     }
     var text = replaced
-    if text == nil { text = try await stores.monitor.unacknowledgedAlert(subject.rule.rawValue, name) }
-    read(subject, text.map { .bad(text: $0) } ?? .well)
+    if text == nil {
+      text = try await stores.monitor.unacknowledgedAlert(AlertRule.hubStoreLost.rawValue, lossSubject.name)
+    }
+    read(lossSubject, text.map { .bad(text: $0) } ?? .well)
   }
 
   private static let replacedDatabase =

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 
 import Glibc
+import MQTT
 import ServiceManager
 import TOML
+import UntrustedText
 
 /// `[consume]`: the broker of the events. Documented in deploy/hub.toml.
 public struct ConsumeSettings: Sendable {
   /// Nodes of one cluster, tried in turn; at least one.
-  public var urls: [String]
+  public var brokers: [BrokerAddress]
   public var user: String?
   public var passwordFile: String?
   public var authorities: String?
@@ -34,10 +36,15 @@ public struct ConsumeSettings: Sendable {
   /// `nil`: a setting is wrong; `table` has the error.
   init?(_ table: inout TOMLReader) {
     let url = table.string("url")
-    urls = table.optionalStrings("urls") ?? url.map { [$0] } ?? []
+    let urls = table.optionalStrings("urls") ?? url.map { [$0] } ?? []
     if url != nil, urls != url.map({ [$0] }) { table.note("urls", "url or urls, not both") }
     if urls.isEmpty { table.note("url", "mqtt://HOST or mqtts://HOST is required") }
     if urls.count > 16 { table.note("urls", "at most 16") }
+    brokers = urls.compactMap { BrokerAddress($0) }
+    if brokers.count < urls.count {
+      table.note(
+        url == nil ? "urls" : "url", "expected mqtt://HOST, mqtts://HOST, ws://HOST/PATH or wss://HOST/PATH")
+    }
     user = table.string("user")
     passwordFile = table.string("password_file")
     authorities = table.string("ca_file").map(Self.location)
@@ -91,8 +98,7 @@ public struct ConsumeSettings: Sendable {
   /// The first line of the password file, read for each connection; `nil`: the configuration has none.
   public func password() throws(HubConfiguration.Failure) -> String? {
     guard let passwordFile else { return nil }
-    let line = HubConfiguration.contents(of: passwordFile).split(whereSeparator: \.isNewline).first
-    guard let line else {
+    guard let line = HubConfiguration.firstLine(of: passwordFile) else {
       throw HubConfiguration.Failure(description: "the password file \(passwordFile) cannot be read, or is empty")
     }
     return line.trimmed

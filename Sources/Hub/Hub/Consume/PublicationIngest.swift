@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import Glibc
 import JSON
+import SQLite
 import Synchronization
 import Timing
 
@@ -42,6 +44,8 @@ public final class PublicationIngest: Sendable {
     let epoch: String
     let before: String?
     let event: HubEvent
+
+    var key: EventKey { EventKey(gateway: gateway, epoch: epoch, seq: event.seq) }
   }
 
   private struct Outcome {
@@ -128,8 +132,9 @@ public final class PublicationIngest: Sendable {
     try await store(try await admit(items, &outcome), &outcome)
     try refuseInvalid(&outcome)
     try await reportRefusedGateways(outcome)
-    for (place, reason) in outcome.refusals.sorted(by: { $0.key < $1.key }) {
-      try refused.append(publications[place], reason: reason, at: HubClock.now)
+    let refusals = outcome.refusals.sorted { $0.key < $1.key }
+    try refused.append(refusals.map { (publication: publications[$0.key], reason: $0.value) }, at: HubClock.now)
+    for (place, reason) in refusals {
       refusalLog.say("a publication on \(publications[place].topic) cannot be stored: \(reason)")
     }
     outcome.counts.refused = outcome.refusals.count
@@ -193,10 +198,11 @@ public final class PublicationIngest: Sendable {
   private func store(_ items: [QueuedEvent], _ outcome: inout Outcome) async throws(HubDatabaseError) {
     guard !items.isEmpty else { return }
     do throws(HubDatabaseError) {
-      let new = try await store.keepUnordered(batches(items))
-      outcome.counts.stored += new
-      outcome.counts.known += items.count - new
-      for item in items where item.event.kind == "gap" { note(item, &outcome) }
+      var new = try await store.keepUnordered(batches(items))
+      outcome.counts.stored += new.count
+      outcome.counts.known += items.count - new.count
+      // Brokers send a gap again, too.
+      for item in items where item.event.kind == "gap" && new.remove(item.key) != nil { note(item, &outcome) }
     } catch {
       guard error.kind == .unfit || error.kind == .other else { throw error }
       guard items.count > 1 else { return outcome.failed.append((items[0], error)) }
@@ -254,41 +260,56 @@ final class RefusedFile: Sendable {
 
   init(location: String, bound: Int = RefusedFile.maxBytes) { (self.location, self.bound) = (location, bound) }
 
-  /// Returns when the line is on disk. Then the caller acknowledges the publication to the broker.
-  func append(_ publication: Publication, reason: String, at now: Int64) throws(HubDatabaseError) {
-    let line =
-      JSONWriter.object([
-        "at": now, "topic": publication.topic, "reason": reason, "bytes": publication.payload.count,
-        "payload": publication.payload.prefix(Self.maxPayload).hex,
-      ]) + [10]
-    let failure = lock.withLock { _ in write(line) }
+  /// Returns when the lines are on disk. Then the caller acknowledges the publications to the broker. Of a failure the
+  /// file shows nothing, for the broker sends all of them again.
+  func append(_ refusals: [(publication: Publication, reason: String)], at now: Int64) throws(HubDatabaseError) {
+    var lines: [UInt8] = []
+    for (publication, reason) in refusals {
+      let line =
+        JSONWriter.object([
+          "at": now, "topic": publication.topic, "reason": reason, "bytes": publication.payload.count,
+          "payload": publication.payload.prefix(Self.maxPayload).hex,
+        ]) + [10]
+      // More than one file takes are several writes.
+      if !lines.isEmpty, lines.count + line.count > bound {
+        try keep(lines)
+        lines = []
+      }
+      lines += line
+    }
+    if !lines.isEmpty { try keep(lines) }
+  }
+
+  private func keep(_ lines: [UInt8]) throws(HubDatabaseError) {
+    let failure = lock.withLock { _ in write(lines) }
     if let failure { throw HubDatabaseError(kind: .unavailable, message: "\(location): \(failure)") }
   }
 
-  /// The error; `nil`: the line is on disk.
-  fileprivate func write(_ line: [UInt8]) -> String? {
+  /// The error; `nil`: the lines are on disk.
+  fileprivate func write(_ lines: [UInt8]) -> String? {
     var facts = stat()
     var isNew = stat(location, &facts) != 0
-    if !isNew, Int(facts.st_size) + line.count > bound {
+    if !isNew, Int(facts.st_size) + lines.count > bound {
       guard rename(location, location + ".1") == 0 else { return String(cString: strerror(errno)) }
       isNew = true
     }
     let descriptor = open(location, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard descriptor >= 0 else { return String(cString: strerror(errno)) }
     defer { close(descriptor) }
-    let isWritten = line.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) } == line.count
-    guard isWritten, fsync(descriptor) == 0 else { return String(cString: strerror(errno)) }
-    if isNew { DatabaseMark.syncFolder(location.lastIndex(of: "/").map { String(location[...$0]) } ?? ".") }
+    let isWritten = lines.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) } == lines.count
+    guard isWritten, fsync(descriptor) == 0 else {
+      let reason = String(cString: strerror(errno))
+      ftruncate(descriptor, isNew ? 0 : facts.st_size)
+      return reason
+    }
+    if isNew { WholeFile.syncFolder(of: location) }
     return nil
   }
 }
 
 extension Collection<UInt8> {
   /// Two lower-case hexadecimal digits for each byte.
-  var hex: String {
-    let digits = Array("0123456789abcdef".utf8)
-    return String(decoding: flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
-  }
+  var hex: String { Hex.string(self) }
 }
 
 /// Limits new gateways that come through a broker: a client of the broker can invent any number of gateways. Pure.

@@ -3,6 +3,7 @@
 import FoundationEssentials
 import Glibc
 import MeshCrypto
+import SQLite
 
 /// A file beside the database with the names of all databases that were there. At the start it shows that a database is missing or was replaced, and
 /// it recognises a restored backup.
@@ -41,26 +42,9 @@ struct DatabaseMark: Sendable {
     let known = names
     guard !known.contains(name) else { return }
     let bytes = Array((known.suffix(Self.most - 1) + [name]).map { $0 + "\n" }.joined().utf8)
-    let fresh = location + ".new"
-    unlink(fresh)
-    let file = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-    let isWritten = file >= 0 && write(file, bytes, bytes.count) == bytes.count && fsync(file) == 0
-    if file >= 0 { close(file) }
-    guard isWritten, rename(fresh, location) == 0 else {
-      return HubLog.write(
-        .warning,
-        "\(location) cannot be written: a database that is gone will not be missed: \(String(cString: strerror(errno)))"
-      )
-    }
-    Self.syncFolder(URL(filePath: location).deletingLastPathComponent().path(percentEncoded: false))
-  }
-
-  /// Makes new, changed and removed names survive a power cut.
-  static func syncFolder(_ folder: String) {
-    let descriptor = open(folder, O_RDONLY | O_CLOEXEC)
-    guard descriptor >= 0 else { return }
-    fsync(descriptor)
-    close(descriptor)
+    guard !WholeFile.replace(location, with: bytes) else { return }
+    let reason = String(cString: strerror(errno))
+    HubLog.write(.warning, "\(location) cannot be written: a database that is gone will not be missed: \(reason)")
   }
 }
 

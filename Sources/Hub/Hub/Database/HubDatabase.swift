@@ -25,6 +25,8 @@ public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConverti
     case fullDisk
     /// Somebody has dropped the tables, or the whole database, and made an empty one.
     case noTables
+    /// Another program has locked the SQLite file.
+    case locked
   }
 
   let cause: Cause?
@@ -200,7 +202,7 @@ protocol HubDatabase: AnyObject {
   /// `begins`: begins the transaction first, which fails as `outdated` if a newer program has upgraded the tables; until its end nobody can upgrade
   /// them. `ends`: commits it at the end.
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError)
-  /// Performs reading calls, outside a writing transaction: from one snapshot, and on a server in one round trip.
+  /// Performs reading calls, outside a writing transaction: all from one snapshot, and on a server in one round trip.
   func read(_ calls: [HubCall]) throws(HubDatabaseError)
   /// The differences between SQLite and PostgreSQL.
   var dialect: HubSchema.Dialect { get }
@@ -308,7 +310,8 @@ extension HubDatabase {
     return found
   }
 
-  /// Runs `work`, which begins and ends a transaction itself; retries a few times after conflicts.
+  /// Runs `work`, which begins and ends a transaction itself; retries a few times after conflicts. A file that stays
+  /// locked is unavailable, whatever is to be stored.
   func retrying<Value>(_ work: () throws(HubDatabaseError) -> Value) throws(HubDatabaseError) -> Value {
     var retries = 8
     while true {
@@ -316,7 +319,11 @@ extension HubDatabase {
         return try work()
       } catch {
         rollback()
-        guard error.kind == .conflict, retries > 0 else { throw error }
+        guard error.kind == .conflict else { throw error }
+        guard retries > 0 else {
+          throw error.cause == .locked
+            ? HubDatabaseError(kind: .unavailable, message: error.message, cause: .locked) : error
+        }
         retries -= 1
       }
     }

@@ -15,7 +15,7 @@ enum HubSchema {
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
       steadyClock, signInKey, reading, tokenGateways, retention, replaced, told, contactClocks, wantedHearers,
-      sources(dialect), queueClock, settled,
+      sources(dialect), queueClock, settled, waysByMessage(dialect),
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -33,6 +33,11 @@ enum HubSchema {
     dialect == .sqlite
       ? "json_extract(\(body), '$.\(name)')"
       : #"replace(replace(replace(\#(body), '\\', chr(1)), '\u0000', ''), chr(1), '\\')::json ->> '\#(name)'"#
+  }
+
+  /// The message that an event of copies names, in a query and in its index: 32 hex digits.
+  static func message(ofWays body: String, _ dialect: Dialect) -> String {
+    "substr((\(text("identity", in: body, dialect))), 1, 32)"
   }
 
   private static let journals = """
@@ -246,6 +251,13 @@ enum HubSchema {
         UNION SELECT e.gateway, \(channel) FROM gateways g JOIN events e ON e.gateway = g.id AND e.kind = 'channel'
         WHERE \(channel) IS NOT NULL
       """
+  }
+
+  /// Which gateways have told copies of a message.
+  private static func waysByMessage(_ dialect: Dialect) -> String {
+    """
+    CREATE INDEX events_by_message ON events((\(message(ofWays: "body", dialect))), gateway, id) WHERE kind = 'ways'
+    """
   }
 }
 

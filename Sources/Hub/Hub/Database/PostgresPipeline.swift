@@ -10,18 +10,38 @@ extension PostgresHubDatabase {
   private static let patience: Int32 = 30
 
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
-    guard begins else { return try performOnce(calls, begins, ends) }
-    try reconnecting(if: !ends) { () throws(HubDatabaseError) in try performOnce(calls, begins, ends) }
+    guard begins else { return try performOnce(calls, nil, ends) }
+    try reconnecting(if: !ends) { () throws(HubDatabaseError) in try performOnce(calls, .ordinary, ends) }
   }
 
   func read(_ calls: [HubCall]) throws(HubDatabaseError) {
     defer { rollback() }
-    try reconnecting { () throws(HubDatabaseError) in try performOnce(calls, true, true) }
+    // One statement has a snapshot of its own.
+    let beginning: Beginning = calls.count(where: { $0.rows > 0 }) > 1 ? .snapshot : .ordinary
+    try reconnecting { () throws(HubDatabaseError) in try performOnce(calls, beginning, true) }
   }
 
-  private func performOnce(_ calls: [HubCall], _ begins: Bool, _ ends: Bool) throws(HubDatabaseError) {
+  /// How a transaction begins.
+  private enum Beginning {
+    case ordinary
+    /// All statements read what was there at the first one.
+    case snapshot
+
+    /// `isGuarded`: the guards of the tables follow. A snapshot does not show an upgrade that ends while a guard waits,
+    /// so a transaction of its own waits before.
+    var statements: [(sql: String, isGuarded: Bool)] {
+      switch self {
+      case .ordinary: [("BEGIN", true)]
+      case .snapshot:
+        [("BEGIN", true), ("COMMIT", false), ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", true)]
+      }
+    }
+  }
+
+  /// `beginning`: begins a transaction first; `nil`: within one.
+  private func performOnce(_ calls: [HubCall], _ beginning: Beginning?, _ ends: Bool) throws(HubDatabaseError) {
     let calls = calls.filter { $0.rows > 0 }
-    let guards = begins ? schemaGuard : []
+    let guards = beginning == nil ? [] : schemaGuard
     let guardNames = try guards.map { (sql) throws(HubDatabaseError) in try prepare(sql) }
     var names: [String] = []
     for call in calls {
@@ -37,8 +57,12 @@ extension PostgresHubDatabase {
     defer { if PQexitPipelineMode(connection) != 1 { isBroken = true } }
     PQsetnonblocking(connection, 1)
     defer { PQsetnonblocking(connection, 0) }
-    if begins { try send("BEGIN") }
-    for name in guardNames { try send(HubCall(""), as: name) }
+    var opened = 0
+    for (sql, isGuarded) in beginning?.statements ?? [] {
+      try send(sql)
+      for name in isGuarded ? guardNames : [] { try send(HubCall(""), as: name) }
+      opened += 1 + (isGuarded ? guardNames.count : 0)
+    }
     for (call, name) in zip(calls, names) { try send(call, as: name) }
     if ends {
       willCommit()
@@ -48,7 +72,7 @@ extension PostgresHubDatabase {
     isInTransaction = true
     try flush()
     var failure: HubDatabaseError?
-    for _ in 0..<((begins ? 1 : 0) + guards.count) { try read(nil, &failure) }
+    for _ in 0..<opened { try read(nil, &failure) }
     failure = failure.map(schemaFailure)
     let readers = calls.map(\.row) + (ends ? [nil] : [])
     for row in readers { try read(row, &failure) }

@@ -118,7 +118,7 @@ final class SQLiteHubDatabase: HubDatabase {
 
   func perform(_ calls: [HubCall], begins: Bool, ends: Bool) throws(HubDatabaseError) {
     if begins { try begin() }
-    try read(calls)
+    try performEach(calls)
     if ends { try execute("COMMIT") }
   }
 
@@ -132,6 +132,19 @@ final class SQLiteHubDatabase: HubDatabase {
   }
 
   func read(_ calls: [HubCall]) throws(HubDatabaseError) {
+    // One statement has a snapshot of its own.
+    guard !database.isInTransaction, calls.reduce(0, { $0 + $1.rows }) > 1 else { return try performEach(calls) }
+    try execute("BEGIN")
+    do throws(HubDatabaseError) {
+      try performEach(calls)
+      try execute("COMMIT")
+    } catch {
+      rollback()
+      throw error
+    }
+  }
+
+  private func performEach(_ calls: [HubCall]) throws(HubDatabaseError) {
     for call in calls {
       let sql = texts.text(of: call, mark: "?") { Self.ofOneRow($0, call.columns.map(\.name)) }
       for row in 0..<call.rows {
@@ -176,6 +189,12 @@ extension HubDatabaseError {
       case .other where error.code & 0xFF == 18: .unfit
       case .constraint, .newer, .other: .other
       }
-    self.init(kind: kind, message: error.description, cause: error.kind == .full ? .fullDisk : nil)
+    let cause: Cause? =
+      switch error.kind {
+      case .full: .fullDisk
+      case .busy: .locked
+      case .unavailable, .corrupt, .constraint, .newer, .other: nil
+      }
+    self.init(kind: kind, message: error.description, cause: cause)
   }
 }

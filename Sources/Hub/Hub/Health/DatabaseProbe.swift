@@ -215,7 +215,8 @@ struct OpenedFile: Sendable {
 
   init(_ location: String) { (self.location, facts) = (location, Self.facts(of: location)) }
 
-  /// Whether the file was removed, moved or replaced: a program that has it open writes into a file without a name.
+  /// Whether the file was removed, moved or replaced: a program that has it open writes into a file without a name. A
+  /// file that was written over in place stays the same file, and is not noticed.
   var isElsewhere: Bool {
     let now = Self.facts(of: location)
     return now?.st_ino != facts?.st_ino || now?.st_dev != facts?.st_dev

@@ -137,7 +137,10 @@ final class Coalescer<Item: Sendable, Answer: Sendable>: Sendable {
   }
 
   /// Works on a group; returns the items to retry when the database is available.
-  private func finish(_ group: [Ticket]) async -> (again: [Ticket], HubDatabaseError?) {
+  private func finish(_ tickets: [Ticket]) async -> (again: [Ticket], HubDatabaseError?) {
+    // Nobody waits any more for those that were refused meanwhile: their senders come again.
+    let group = tickets.filter { !$0.isAnswered }
+    guard !group.isEmpty else { return ([], nil) }
     do throws(HubDatabaseError) {
       let answers = try await work(group.map(\.item))
       for (waiting, answer) in zip(group, answers) { waiting.resume(.success(answer)) }

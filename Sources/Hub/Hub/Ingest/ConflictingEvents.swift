@@ -175,10 +175,11 @@ extension HubStore {
     guard !renewed.isEmpty else { return }
     var stored: [EventNumber: [StoredEvent]] = [:]
     let events = renewed.flatMap { batch in batch.events.map { EventNumber(batch.gateway, $0.event.seq) } }
+    // CROSS JOIN fixes the order for SQLite, which would otherwise walk all events of the gateway.
     let call = HubCall(
       """
-      SELECT e.gateway, e.seq, e.at, e.kind, e.body FROM @rows JOIN epochs p ON p.gateway = v.gateway
-      JOIN events e ON e.gateway = p.gateway AND e.epoch = p.epoch AND e.seq = v.seq
+      SELECT e.gateway, e.seq, e.at, e.kind, e.body FROM @rows CROSS JOIN epochs p CROSS JOIN events e
+      WHERE p.gateway = v.gateway AND e.gateway = p.gateway AND e.epoch = p.epoch AND e.seq = v.seq
       """, ["gateway": events.map(\.gateway), "seq": events.map(\.seq)]
     ) { row in
       let event = StoredEvent(at: row.integer(2), kind: row.text(3), body: row.text(4))
@@ -296,6 +297,7 @@ extension HubStore {
       histories[GatewayEpoch(gateway: row.text(0), epoch: row.text(1))] = known
     }
     try database.perform([call], begins: false, ends: false)
+    var new: Set<GatewayEpoch> = []
     for (batch, event) in found {
       let beside = GatewayEpoch(gateway: batch.gateway, epoch: IngestWork.historyPrefix(batch))
       var known = histories[beside] ?? []
@@ -315,12 +317,14 @@ extension HubStore {
         }
         place = known.count
         known.append(History(name: own.epoch, last: 0))
+        new.insert(GatewayEpoch(gateway: own.gateway, epoch: own.epoch))
       }
       known[place].events[seq] = known[place].events[seq] ?? StoredEvent(event)
       known[place].last = max(known[place].last, seq)
       histories[beside] = known
       work.historyEpochs[own] = known[place].name
     }
+    try limitEpochs(new)
   }
 
   private static func next(_ known: [History], for seq: Int64) -> Int? {

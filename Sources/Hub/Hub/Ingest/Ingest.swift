@@ -2,7 +2,7 @@
 
 /// Stores batches: all waiting batches of all gateways in one transaction, and each gateway's batches in the order of arrival.
 final class Ingest: Sendable {
-  /// Limits of one transaction.
+  /// Limits of one transaction; other events count as several.
   private static let maxEvents = 4000.0
   private static let maxBytes = Double(4 << 20)
 
@@ -15,7 +15,7 @@ final class Ingest: Sendable {
     self.stores = stores
     writers = stores.map { store in
       Coalescer(
-        patience: patience, weight: { max(Double($0.events.count) / Self.maxEvents, Double($0.bytes) / Self.maxBytes) },
+        patience: patience, weight: { max(Double($0.cost) / Self.maxEvents, Double($0.bytes) / Self.maxBytes) },
         { (batches) async throws(HubDatabaseError) in
           let begun = ContinuousClock.now
           do throws(HubDatabaseError) {

@@ -11,8 +11,10 @@ extension HubStore {
     try keep(batches, now).answers
   }
 
-  /// Stores the new events of batches without an order, and returns their number. The gateways' positions stay as they are.
-  func keepUnordered(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> Int { try keep(batches, .now).added.count }
+  /// Stores the new events of batches without an order, and returns them. The gateways' positions stay as they are.
+  func keepUnordered(_ batches: [PreparedBatch]) throws(HubDatabaseError) -> Set<EventKey> {
+    try keep(batches, .now).added
+  }
 
   private func keep(_ batches: [PreparedBatch], _ now: ContinuousClock.Instant) throws(HubDatabaseError) -> IngestWork {
     var refused: [EventKey: StoredEvent] = [:]
@@ -23,6 +25,7 @@ extension HubStore {
       work.refused = refused
       let known = try begin(batches, &work)
       decide(batches, known, &work)
+      try limitEpochs(work.newEpochs)
       try findMoved(&work)
       try moveConflicting(&work)
       try storeEvents(&work)
@@ -57,12 +60,13 @@ extension HubStore {
     let columns = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")
     let positions = HubCall(
       """
-      SELECT e.gateway, e.epoch, (SELECT g.epoch FROM gateways g WHERE g.id = e.gateway), \(columns)
-      FROM @rows JOIN epochs e ON e.gateway = v.gateway AND e.epoch = v.epoch
+      SELECT g.id, e.epoch, g.epoch, \(columns) FROM @rows JOIN gateways g ON g.id = v.gateway
+      LEFT JOIN epochs e ON e.gateway = g.id AND e.epoch = v.epoch
       """, ["gateway": epochs.map(\.gateway), "epoch": epochs.map(\.epoch)]
     ) { row in
-      known[GatewayEpoch(gateway: row.text(0), epoch: row.text(1))] = Progress(row, from: 3)
-      newest[row.text(0)] = row.textIfAny(2)
+      newest[row.text(0)] = row.text(2)
+      guard let epoch = row.textIfAny(1) else { return }
+      known[GatewayEpoch(gateway: row.text(0), epoch: epoch)] = Progress(row, from: 3)
     }
     var wanted: [String: [String]] = [:]
     let wantedCall = HubCall(
@@ -70,9 +74,6 @@ extension HubStore {
     ) { wanted[$0.text(0), default: []].append($0.text(1)) }
     try database.perform(database.locking(gateways) + [positions, wantedCall], begins: true, ends: false)
     work.named.takers = wanted
-    for batch in batches where known[batch.gatewayEpoch] == nil {
-      newest[batch.gateway] = batch.epoch
-    }
     work.newest = newest
     for epoch in epochs where known[epoch] == nil {
       known[epoch] = Progress()
@@ -94,6 +95,7 @@ extension HubStore {
       }
       if batch.isOrdered { progress.took(batch) }
       work.progress[epoch] = progress
+      if work.unknown.contains(epoch), !batch.events.isEmpty { work.newest[batch.gateway] = batch.epoch }
       work.accepted.append(batch)
       work.indices.append(place)
       // A lane that begins with an old event lowers the smallest position, but an acknowledgement never decreases.
@@ -219,7 +221,8 @@ extension HubStore {
     var numbered: [BucketKey: (last: Int64, at: Int64)] = [:]
     let calls =
       storingProgress(batches, work, events, radios)
-      + [storingContacts(contacts, areOrdered: batches.allSatisfy(\.isOrdered))] + storingChannels(joined)
+      + [storingContacts(contacts, areOrdered: batches.allSatisfy(\.isOrdered))] + trimmingContacts(contacts.keys)
+      + storingChannels(joined)
       + [
         storingSettledTimes(channelUpdates, work.unsettled),
         reservingNumbers(updates, now: batches.map(\.at).max() ?? 0) {
@@ -258,7 +261,7 @@ extension HubStore {
     var newest: [String: (epoch: String, at: Int64)] = [:]
     for batch in batches { newest[batch.gateway] = (work.newest[batch.gateway] ?? batch.epoch, batch.at) }
     let gateways = newest.keys.sorted()
-    let epochs = Array(work.progress)
+    let epochs = Array(work.storedProgress)
     return [
       HubCall(
         into: "gateways",

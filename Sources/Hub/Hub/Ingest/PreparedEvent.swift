@@ -31,6 +31,15 @@ struct PreparedEvent: Sendable {
     /// Rare, and done one by one.
     case command, document
     case alert(AlertReport)
+
+    /// What it costs in ordinary events, which a transaction stores together. The others are up to eight round trips to
+    /// a server each.
+    var cost: Int {
+      switch self {
+      case .none, .heard, .contact, .contactRemoved, .radio: 1
+      case .command, .document, .alert: 20
+      }
+    }
   }
 
   /// It has a body only if the transaction reads the body.
@@ -155,6 +164,8 @@ struct PreparedBatch: Sendable {
   var events: [PreparedEvent]
   /// The approximate number of bytes that the database gets.
   var bytes: Int
+  /// The approximate time in the transaction, in ordinary events.
+  var cost: Int
   /// Whether all earlier events of its lane are stored or in this transaction, so that the gateway's position moves. Of events from a broker this is
   /// unknown.
   var isOrdered = true
@@ -184,6 +195,7 @@ struct PreparedBatch: Sendable {
     (self.gateway, self.epoch, self.lane, self.after, at) = (gateway, epoch, lane, after, now)
     self.events = events.map { PreparedEvent($0, from: gateway, epoch: epoch) }
     bytes = self.events.reduce(256) { $0 + $1.body.utf8.count * 2 + 256 }
+    cost = self.events.reduce(0) { $0 + $1.effect.cost }
   }
 }
 

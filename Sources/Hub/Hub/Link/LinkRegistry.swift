@@ -290,8 +290,11 @@ actor LinkRegistry {
     requests.removeValue(forKey: Key(gateway: gateway, command: Array(id.utf8)))?.resume(returning: answer)
   }
 
-  /// Returns when the command has ended, or after `limit`.
-  func waitForResult(_ gateway: String, _ id: String, limit: Duration) async {
+  /// Returns when the command has ended, or after `limit`. `isOver`: asked once the end would be noticed, for the
+  /// command may have ended before.
+  func waitForResult(
+    _ gateway: String, _ id: String, limit: Duration, isOver: @escaping @Sendable () async -> Bool = { false }
+  ) async {
     let key = Key(gateway: gateway, command: Array(id.utf8))
     lastID += 1
     let number = lastID
@@ -300,7 +303,12 @@ actor LinkRegistry {
       try? await Task.sleep(for: limit)
       self.stopWaiting(key, number)
     }
-    await withCheckedContinuation { results[key, default: [:]][number] = $0 }
+    await withCheckedContinuation { continuation in
+      results[key, default: [:]][number] = continuation
+      Task {
+        if await isOver() { self.stopWaiting(key, number) }
+      }
+    }
     timer.cancel()
   }
 

@@ -42,8 +42,10 @@ struct EventList {
 
 /// Changes that hubs on this database announced and the feed has not read yet. Pure.
 struct AnnouncedChanges {
-  private static let most = 200
+  static let most = 200
 
+  /// Whether changes were left out. Readers have to come again, for they would never learn of them.
+  private(set) var isOverflowing = false
   /// Ended commands, and gateways with new commands.
   private var endedCommands: Set<[String]> = []
   private var queueChanged: Set<String> = []
@@ -52,17 +54,31 @@ struct AnnouncedChanges {
   /// Returns false if readers get nothing of this kind.
   mutating func add(_ change: HubChange) -> Bool {
     if change.bucket == "commands" {
-      if queueChanged.count < Self.most { queueChanged.insert(change.gateway) }
+      if !Self.add(change.gateway, to: &queueChanged) { isOverflowing = true }
     } else if change.bucket.begins(with: LinkRegistry.resultPrefix) {
       let id = String(change.bucket.utf8.dropFirst(LinkRegistry.resultPrefix.utf8.count))
-      if let id, endedCommands.count < Self.most { endedCommands.insert([change.gateway, id]) }
+      if let id, !Self.add([change.gateway, id], to: &endedCommands) { isOverflowing = true }
     } else if change.bucket.begins(with: "alert/") {
       guard let id = Int64(change.bucket.dropFirst("alert/".count)) else { return false }
-      if alerts.count < Self.most { alerts.insert(id) }
+      if !Self.add(id, to: &alerts) { isOverflowing = true }
     } else {
       return HubStore.isShared(change.bucket)
     }
     return true
+  }
+
+  /// False: there is no room.
+  private static func add<Value>(_ value: Value, to values: inout Set<Value>) -> Bool {
+    guard values.count < most || values.contains(value) else { return false }
+    values.insert(value)
+    return true
+  }
+
+  /// Puts back changes that could not be read.
+  mutating func putBack(ended: Set<[String]> = [], begun: Set<String> = [], alerts: [Int64] = []) {
+    endedCommands.formUnion(ended)
+    queueChanged.formUnion(begun)
+    self.alerts.formUnion(alerts)
   }
 
   mutating func takeCommands() -> (ended: Set<[String]>, begun: Set<String>) {

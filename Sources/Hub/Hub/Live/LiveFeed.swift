@@ -62,11 +62,15 @@ actor LiveFeed {
   private var hearers: [Int64: Int] = [:]
   private var hearersAt = ContinuousClock.now
   private var gateways: [String: GatewayState] = [:]
+  /// Gateways with changes that readers do not know yet.
+  private var changed: Set<String> = []
   private var seenUntil: Int64 = 0
   private var seenAt = ContinuousClock.now
   private var hasChanges = false
   private var sleeper: Task<Void, Never>?
   private var announced = AnnouncedChanges()
+  /// The earliest time of commands that could not be read yet.
+  private var commandsSince: Int64?
 
   init(
     _ store: @escaping @Sendable () -> HubStore, _ links: SharedLinkTable, _ figures: FleetFigures,
@@ -182,7 +186,7 @@ actor LiveFeed {
     do {
       let newest = try await store().newestPosition()
       arrived = try await store().arrived(newest)
-      gateways = [:]
+      (gateways, changed) = ([:], [])
       seenUntil = 0
       try await pollGateways(publishes: false)
       position = newest
@@ -215,16 +219,27 @@ actor LiveFeed {
 
   private func poll() async {
     hasChanges = false
-    do {
-      try await pollMessages()
-      try await pollHearers()
-      try await pollGateways(publishes: true)
-      try await pollCommands()
-      try await pollAlerts()
-    } catch {
-      // The database is unavailable, as its probe reports: the next round tries again.
+    guard !announced.isOverflowing else {
+      announced = AnnouncedChanges()
+      return await startOver()
+    }
+    // A part that fails does not keep the others from readers.
+    for part in Part.allCases {
+      do {
+        switch part {
+        case .messages: try await pollMessages()
+        case .hearers: try await pollHearers()
+        case .gateways: try await pollGateways(publishes: true)
+        case .commands: try await pollCommands()
+        case .alerts: try await pollAlerts()
+        }
+      } catch {
+        // The database is unavailable, as its probe reports: the next round tries again.
+      }
     }
   }
+
+  private enum Part: CaseIterable { case messages, hearers, gateways, commands, alerts }
 
   private func pollMessages() async throws {
     guard let after = position else { return }
@@ -264,7 +279,6 @@ actor LiveFeed {
     let seen = try await store.seen(since: seenUntil)
     seenUntil = now - Self.maxClockError
     let links = await links.times()
-    var changed: Set<String> = []
     for (gateway, times) in seen {
       var known = gateways[gateway] ?? GatewayState()
       if known.state < times.state { changed.insert(gateway) }
@@ -288,16 +302,19 @@ actor LiveFeed {
     }
     guard publishes else {
       for gateway in changed { gateways[gateway]?.publishedAt = now }
+      changed = []
       return
     }
-    for start in stride(from: 0, to: changed.count, by: Self.rowsAtOnce) {
-      let some = Array(changed.sorted().dropFirst(start).prefix(Self.rowsAtOnce))
+    // If the database does not answer, the rest stays for the next round.
+    while !changed.isEmpty {
+      let some = Array(changed.sorted().prefix(Self.rowsAtOnce))
       try await publishRows(some, links, now)
+      changed.subtract(some)
     }
   }
 
   private func publishRows(_ some: [String], _ links: [String: Int64], _ now: Int64) async throws {
-    let figures = try await figures.now()
+    let figures = await figures.ifCounted()
     let counts = await alerts(some)
     for row in try await store().fleet(only: some) {
       publish(
@@ -309,29 +326,44 @@ actor LiveFeed {
   /// Publishes changed alerts, each with its gateway's row, which has the number of its alerts.
   private func pollAlerts() async throws {
     var touched: Set<String> = []
-    for id in announced.takeAlerts() {
-      guard let alert = try await store().alert(id) else { continue }
-      publish("alert", JSONWriter.object(alert.json))
-      if !alert.gateway.isEmpty { touched.insert(alert.gateway) }
+    let changed = announced.takeAlerts()
+    do {
+      for id in changed {
+        guard let alert = try await store().alert(id) else { continue }
+        publish("alert", JSONWriter.object(alert.json))
+        if !alert.gateway.isEmpty { touched.insert(alert.gateway) }
+      }
+      guard !touched.isEmpty else { return }
+      try await publishRows(touched.sorted(), await links.times(), HubClock.now)
+    } catch {
+      // Readers may get some of them twice, which changes nothing.
+      announced.putBack(alerts: changed)
+      throw error
     }
-    guard !touched.isEmpty else { return }
-    try await publishRows(touched.sorted(), await links.times(), HubClock.now)
   }
 
   private func pollCommands() async throws {
     let (ended, begun) = announced.takeCommands()
+    let since = min(commandsSince ?? .max, HubClock.now - Self.maxClockError)
     let store = store()
     var found: [HubStore.OwnedCommand] = []
-    for place in ended {
-      guard let command = try await store.command(place[1], of: place[0]) else { continue }
-      found.append(HubStore.OwnedCommand(gateway: place[0], command: command))
-    }
-    for gateway in begun {
-      for command in try await store.commands(of: gateway, since: HubClock.now - Self.maxClockError)
-      where !ended.contains([gateway, command.id]) {
-        found.append(HubStore.OwnedCommand(gateway: gateway, command: command))
+    do {
+      for place in ended {
+        guard let command = try await store.command(place[1], of: place[0]) else { continue }
+        found.append(HubStore.OwnedCommand(gateway: place[0], command: command))
       }
+      for gateway in begun {
+        for command in try await store.commands(of: gateway, since: since)
+        where !ended.contains([gateway, command.id]) {
+          found.append(HubStore.OwnedCommand(gateway: gateway, command: command))
+        }
+      }
+    } catch {
+      announced.putBack(ended: ended, begun: begun)
+      commandsSince = since
+      throw error
     }
+    commandsSince = nil
     for owned in found { publish("command", JSONWriter.object(owned.json)) }
   }
 }

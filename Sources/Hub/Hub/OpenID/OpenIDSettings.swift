@@ -76,11 +76,7 @@ public struct OpenIDSettings: Sendable, Equatable {
   }
 
   /// Read at each use, so that it can be replaced while the hub runs.
-  var secret: String? {
-    guard let secretFile else { return nil }
-    let line = HubConfiguration.contents(of: secretFile).split(whereSeparator: \.isNewline).first.map(String.init)
-    return line?.isEmpty == false ? line : nil
-  }
+  var secret: String? { secretFile.flatMap { HubConfiguration.firstLine(of: $0) } }
 
   /// The highest role that these claims give, or the default role; `nil`: none.
   func role(of claims: JSONValue) -> HubPerson.Role? {

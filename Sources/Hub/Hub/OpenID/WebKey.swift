@@ -2,7 +2,6 @@
 
 import COpenSSL
 import JSON
-import PageServer
 import UntrustedText
 
 /// A public key of a provider (RFC 7517), and the check of its signatures (RFC 7518, RFC 8037).

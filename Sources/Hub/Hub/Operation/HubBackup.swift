@@ -79,7 +79,7 @@ public enum HubBackup {
       guard access(target, F_OK) != 0 else { throw Failure("\(target) exists already", isPlace: true) }
       guard rename(part, target) == 0 else { throw failed(target) }
     }
-    try sync(URL(filePath: target).deletingLastPathComponent().path())
+    try sync(URL(filePath: target).deletingLastPathComponent().path(percentEncoded: false))
     var facts = stat()
     guard stat(target, &facts) == 0 else { throw failed(target) }
     return Int64(facts.st_size)

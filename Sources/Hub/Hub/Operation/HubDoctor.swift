@@ -113,7 +113,7 @@ public struct HubDoctor: Sendable {
 
   private func disk() -> [HubFinding] {
     guard !configuration.isServer else { return [] }
-    let folder = URL(filePath: configuration.location).deletingLastPathComponent().path()
+    let folder = URL(filePath: configuration.location).deletingLastPathComponent().path(percentEncoded: false)
     var space = statvfs()
     guard statvfs(folder, &space) == 0 else {
       return [HubFinding("disk", .failed, "\(folder): \(String(cString: strerror(errno)))", "See whether it is there.")]
@@ -124,19 +124,14 @@ public struct HubDoctor: Sendable {
     if space.f_flag & UInt(ST_RDONLY) != 0 {
       return [HubFinding("disk", .failed, "\(folder) is read-only", "See `dmesg`: errors of the disk make it so.")]
     }
-    let remedy =
-      "Make room, or delete what is old: `meshpost-hub purge`, `[retention]`. When it is full, gateways wait."
+    let remedy = "Make room, or delete what is old: `meshpost-hub purge`, `[retention]`."
     if free < Self.tooLittle {
-      return [
-        HubFinding(
-          "disk", .failed, "the disk is full where the database is: the hub stores nothing, and gateways wait",
-          "Make room, or delete what is old: `meshpost-hub purge`, `[retention]`.")
-      ]
+      let full = "the disk is full where the database is: the hub stores nothing, and gateways wait"
+      return [HubFinding("disk", .failed, full, remedy)]
     }
-    if free < 100 << 20 { return [HubFinding("disk", .failed, words, remedy)] }
-    return [
-      free < 1 << 30 || free < all / 20 ? HubFinding("disk", .warning, words, remedy) : HubFinding("disk", .ok, words)
-    ]
+    guard free < 1 << 30 || free < all / 20 else { return [HubFinding("disk", .ok, words)] }
+    let state = free < 100 << 20 ? HubFinding.State.failed : .warning
+    return [HubFinding("disk", state, words, "\(remedy) When it is full, gateways wait.")]
   }
 }
 

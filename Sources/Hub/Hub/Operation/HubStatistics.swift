@@ -75,7 +75,7 @@ extension HubStore {
       waitingCommands: try number("SELECT count(*) FROM commands WHERE state = 'queued'"),
       tables: isServer ? try serverTables() : try fileTables(isCounted),
       oldest: try moment("ORDER BY id"), newest: try moment("ORDER BY id DESC"), days: isCounted ? try days(now) : nil,
-      top: try busiest(top))
+      top: try gateways(limit: top, busiest: true))
   }
 
   private func moment(_ order: String) throws(HubDatabaseError) -> HubStatistics.Moment? {
@@ -123,15 +123,5 @@ extension HubStore {
       SELECT at / \(day), count(*) FROM events WHERE trusted = 1 AND at >= ?1 AND at < ?2 GROUP BY 1 ORDER BY 1
       """, [start, now + day]
     ) { HubStatistics.Day(number: $0.integer(0), events: $0.integer(1)) }
-  }
-
-  private func busiest(_ count: Int) throws(HubDatabaseError) -> [Gateway] {
-    try database.rows(
-      "SELECT id, epoch, events, last_seen, radio FROM gateways ORDER BY events DESC, id LIMIT ?1", [count]
-    ) { row in
-      Gateway(
-        id: row.text(0), epoch: row.text(1), progress: Progress(), events: row.integer(2), lastSeen: row.integer(3),
-        radio: row.textIfAny(4))
-    }
   }
 }

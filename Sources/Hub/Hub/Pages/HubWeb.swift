@@ -105,14 +105,8 @@ final class HubWeb: Sendable {
   /// The name of a cookie. With TLS it has a prefix that browsers let only this host set (RFC 6265bis § 4.1.3.2).
   private func full(_ name: String) -> String { settings.isSecure ? "__Host-" + name : name }
 
-  /// The values of a cookie: another site of the same domain may have set a further one.
   func cookies(_ request: Request, _ name: String) -> [String] {
-    let name = full(name)
-    return request.headers[values: .cookie].flatMap { $0.pieces(at: ";") }.compactMap { pair in
-      let parts = pair.utf8.drop { $0 == 0x20 }.split(separator: UInt8(ascii: "="), maxSplits: 1)
-      guard parts.count == 2, let found = String(parts[0]), found.isExactly(name) else { return nil }
-      return String(parts[1])
-    }
+    WebSessions.values(of: full(name), in: request.headers[values: .cookie])
   }
 
   private func tokens(_ request: Request, _ name: String) -> [String] {

@@ -17,7 +17,7 @@ public struct Retention: Sendable, Equatable {
   /// The age limit of events of this kind, in milliseconds; `nil`: none.
   func age(of kind: String) -> Int64? {
     if let own = kinds[kind] { return own }
-    return lanes[EventBatch.Lane(of: kind)]
+    return lanes[KnownKinds.lane(of: kind)]
   }
 
   func age(of part: Purge.Part) -> Int64? {
@@ -67,16 +67,5 @@ public struct Age: Equatable, Sendable {
       let number = Int64(text.dropLast()), (1...876_000).contains(number), number * unit <= 876_000
     else { return nil }
     milliseconds = number * unit * 3_600_000
-  }
-}
-
-extension EventBatch.Lane {
-  /// The lane of a kind by docs/hub-protocol.md, for retention only: batches name their lane.
-  init(of kind: String) {
-    switch kind {
-    case "contact", "contact_removed", "advert", "telemetry", "node_status": self = .nodes
-    case "packet": self = .packets
-    default: self = .messages
-    }
   }
 }

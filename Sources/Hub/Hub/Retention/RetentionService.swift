@@ -39,8 +39,8 @@ struct RetentionService: Sendable {
   /// Runs until it is cancelled.
   func run() async {
     // Time counts from the start.
-    _ = await surelyPassed(at: HubClock.now, uptime: LinuxClocks().sinceBoot)
-    await keepMark()
+    await logging { try await stores.maintenance.surelyPassed(at: HubClock.now) }
+    await logging { try await stores.maintenance.keepMark() }
     let pause = Int.random(in: Self.firstPause)
     if !retention.isEmpty {
       log(.notice, "retention: the first run begins in \(AlertRule.words(.seconds(pause))), the next ones every hour")
@@ -48,7 +48,7 @@ struct RetentionService: Sendable {
     do {
       try await Task.sleep(for: .seconds(pause))
       while true {
-        await keepMark()
+        await logging { try await stores.maintenance.keepMark() }
         await once(at: HubClock.now)
         await forgetHearers(at: HubClock.now)
         try await Task.sleep(for: Self.interval)
@@ -58,49 +58,36 @@ struct RetentionService: Sendable {
     }
   }
 
-  private func keepMark() async {
-    do {
-      try await stores.maintenance.keepMark()
-    } catch {
-      rare.say("retention: \(error)")
-    }
-  }
-
-  func forgetHearers(at clock: Int64) async {
-    guard let access else { return }
-    do {
-      let gone = try await stores.maintenance.forgetHearers(of: access.tokenHolders, unseenSince: clock - Self.lately)
-      for gateway in gone { log(.info, "\(gateway) has no token any more: what others heard is not kept for it") }
-    } catch {
-      rare.say("retention: \(error)")
-    }
-  }
-
-  /// The time that has surely passed; `nil`: the database fails.
-  private func surelyPassed(at clock: Int64, uptime: Int64) async -> Int64? {
-    do {
-      return try await stores.maintenance.surelyPassed(at: clock, uptime: uptime)
-    } catch {
-      rare.say("retention: \(error)")
-      return nil
-    }
-  }
-
-  /// Deletes old rows once. `clock`: the machine's clock; `uptime`: milliseconds since its boot.
+  /// `nil`: it was cancelled, or failed, and the log has the reason.
   @discardableResult
-  func once(at clock: Int64, uptime: Int64 = LinuxClocks().sinceBoot) async -> Purge.Count? {
-    guard let now = await surelyPassed(at: clock, uptime: uptime), now > 0 else { return nil }
-    if !retention.isEmpty, let words = HubStore.clockTrouble(clock, surely: now) { doubts.say("retention: \(words)") }
+  private func logging<Value>(_ work: () async throws -> Value) async -> Value? {
     do {
-      let count = try await run(at: now, clock: clock)
-      if !count.isEmpty { log(.info, "retention: deleted \(count.message)") }
-      return count
+      return try await work()
     } catch is CancellationError {
       return nil
     } catch {
       rare.say("retention: \(error)")
       return nil
     }
+  }
+
+  func forgetHearers(at clock: Int64) async {
+    guard let access else { return }
+    let gone = await logging {
+      try await stores.maintenance.forgetHearers(of: access.tokenHolders, unseenSince: clock - Self.lately)
+    }
+    for gateway in gone ?? [] { log(.info, "\(gateway) has no token any more: what others heard is not kept for it") }
+  }
+
+  /// Deletes old rows once. `clock`: the machine's clock; `uptime`: milliseconds since its boot.
+  @discardableResult
+  func once(at clock: Int64, uptime: Int64 = LinuxClocks().sinceBoot) async -> Purge.Count? {
+    let passed = await logging { try await stores.maintenance.surelyPassed(at: clock, uptime: uptime) }
+    guard let now = passed, now > 0 else { return nil }
+    if !retention.isEmpty, let words = HubStore.clockTrouble(clock, surely: now) { doubts.say("retention: \(words)") }
+    let count = await logging { try await run(at: now, clock: clock) }
+    if let count, !count.isEmpty { log(.info, "retention: deleted \(count.message)") }
+    return count
   }
 
   private func run(at now: Int64, clock: Int64) async throws -> Purge.Count {
@@ -158,10 +145,12 @@ struct RetentionService: Sendable {
       }
       progress[part] = own
       guard (own.heldSince > 0) != (before.heldSince > 0) else { continue }
+      // The count may have reached its limit with other parts.
+      let rows = own.held > 0 ? "\(own.held) rows" : "rows"
       log(
         .warning,
         own.heldSince > 0
-          ? "retention: \(own.held) rows of \(part.name) are to go at once, far more than its last runs deleted: they wait. "
+          ? "retention: \(rows) of \(part.name) are to go at once, far more than its last runs deleted: they wait. "
             + HeldRetention.remedy
           : "retention: \(part.name): nothing waits any more")
     }

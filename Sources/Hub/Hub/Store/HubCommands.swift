@@ -7,6 +7,8 @@ import SQLite
 extension HubStore {
   static let maxWaiting: Int64 = 1000
   private static let lifetime: Int64 = 7 * 86_400
+  /// Waiting commands that are looked at together.
+  private static let expiryPage = 100
 
   public enum CommandState: String, Sendable { case queued, done, refused, expired }
 
@@ -134,17 +136,23 @@ extension HubStore {
   /// `time` is by the queues' clock: a wall clock that is ahead, or was not set, makes no command old.
   private func expire(_ gateway: String, _ time: Int64, _ now: Int64) throws(HubDatabaseError) {
     var old: [String] = []
-    try database.every(
-      """
-      SELECT c.id, c.body, u.at FROM updates u JOIN commands c ON c.gateway = u.gateway AND c.id = u.id
-      WHERE u.gateway = ?1 AND u.bucket = 'commands' AND u.body <> '' AND c.state = 'queued' ORDER BY u.seq LIMIT 100
-      """, [gateway]
-    ) { row in
-      // `try?`: stored values were valid JSON when they arrived.
-      let wanted = (try? JSONValue(parsing: row.text(1)))?["expires_s"]?.integer ?? Self.lifetime
-      let age = (time - row.integer(2)) / 1000
-      if age > min(max(wanted, 1), 30 * 86_400) { old.append(row.text(0)) }
-    }
+    var (rows, last) = (0, Int64(0))
+    repeat {
+      rows = 0
+      try database.every(
+        """
+        SELECT c.id, c.body, u.at, u.seq FROM updates u JOIN commands c ON c.gateway = u.gateway AND c.id = u.id
+        WHERE u.gateway = ?1 AND u.bucket = 'commands' AND u.seq > ?2 AND u.body <> '' AND c.state = 'queued'
+        ORDER BY u.seq LIMIT \(Self.expiryPage)
+        """, [gateway, last]
+      ) { row in
+        (rows, last) = (rows + 1, row.integer(3))
+        // `try?`: stored values were valid JSON when they arrived.
+        let wanted = (try? JSONValue(parsing: row.text(1)))?["expires_s"]?.integer ?? Self.lifetime
+        let age = (time - row.integer(2)) / 1000
+        if age > min(max(wanted, 1), 30 * 86_400) { old.append(row.text(0)) }
+      }
+    } while rows == Self.expiryPage
     for id in old {
       try database.run(
         "UPDATE commands SET state = 'expired', ended_at = ?3 WHERE gateway = ?1 AND id = ?2", gateway, id, now)

@@ -33,16 +33,17 @@ struct FleetRow: Sendable {
 
   var name: String { alias ?? radio ?? gateway }
 
-  /// `linkedAt`: the opening of its link; `nil`: it has none.
-  func json(linkedAt: Int64?, _ figures: FleetFigures.Figures, alerts: Int64) -> JSONObject {
-    [
+  /// `linkedAt`: the opening of its link; `nil`: it has none. `figures`: `nil`: they could not be counted.
+  func json(linkedAt: Int64?, _ figures: FleetFigures.Figures?, alerts: Int64) -> JSONObject {
+    let counts = figures.map { (messages: $0.messages[gateway] ?? 0, nodes: $0.nodes[gateway] ?? 0) }
+    return [
       "gateway": gateway, "radio": radio, "name": name, "linked": linkedAt != nil, "link_since": linkedAt,
       "last_seen": lastSeen, "events": events, "version": version, "link": link, "model": model, "radio_key": radioKey,
       "radio_state": radioState, "sync": sync, "clock_trusted": clockTrusted, "battery_mv": batteryMillivolts,
       "power": power, "pending": pending, "error": error, "store_error": storeError,
       "position": position.map { ["lat": $0.lat, "lon": $0.lon] as JSONObject }, "note": note,
-      "tags": tags.isEmpty ? nil : tags, "messages_today": figures.messages[gateway] ?? 0,
-      "nodes": figures.nodes[gateway] ?? 0,
+      "tags": tags.isEmpty ? nil : tags, "messages_today": counts?.messages,
+      "nodes": counts?.nodes,
       "last_message": lastMessage.map {
         ["at": $0.at, "text": $0.text, "sender_name": $0.sender, "channel_name": $0.channel] as JSONObject
       }, "alerts": alerts, "state_at": stateAt,
@@ -58,23 +59,16 @@ extension HubStore {
   /// Rows of gateways, by id, in three queries for any number of them. `only`: the rows of these gateways.
   func fleet(after: String = "", limit: Int = 1000, only: [String]? = nil) throws(HubDatabaseError) -> [FleetRow] {
     var rows: [FleetRow] = []
-    let columns = "g.id, g.last_seen, g.events, g.radio"
-    func take(_ row: any HubRow) {
+    var call = HubCall("FROM gateways g WHERE g.id > @1 ORDER BY g.id LIMIT @2", values: [after, limit])
+    if let only { call = HubCall("FROM @rows JOIN gateways g ON g.id = v.id", ["id": only]) }
+    call.sql = "SELECT g.id, g.last_seen, g.events, g.radio \(call.sql)"
+    call.row = { row in
       rows.append(
         FleetRow(
           gateway: row.text(0), lastSeen: row.integer(1), events: row.integer(2),
           radio: HubBounds.cut(row.textIfAny(3), HubBounds.nameBytes)))
     }
-    if let only {
-      try database.read([
-        HubCall("SELECT \(columns) FROM @rows JOIN gateways g ON g.id = v.id", ["id": only]) { take($0) }
-      ])
-    } else {
-      try database.every("SELECT \(columns) FROM gateways g WHERE g.id > ?1 ORDER BY g.id LIMIT ?2", [after, limit]) {
-        row in
-        take(row)
-      }
-    }
+    try database.read([call])
     guard !rows.isEmpty else { return [] }
     let places = Dictionary(rows.enumerated().map { ($0.element.gateway, $0.offset) }) { first, _ in first }
     let ids: KeyValuePairs<String, any HubColumn> = ["id": rows.map(\.gateway)]
@@ -214,11 +208,24 @@ actor FleetFigures {
   private let count: @Sendable (Int64) async throws -> Figures
   private var known: (at: Int64, figures: Figures)?
   private var asking: Task<Figures, any Error>?
+  private var failedAt: Int64?
 
   /// `count`: the figures of the day before that time.
   init(_ count: @escaping @Sendable (Int64) async throws -> Figures) { self.count = count }
 
-  func now(_ now: Int64 = HubClock.now) async throws -> Figures {
+  /// `nil`: they cannot be counted, for example because a count takes longer than a query may. They are not counted
+  /// again for a minute: each reader would wait that long.
+  func ifCounted(_ now: Int64 = HubClock.now) async -> Figures? {
+    if let failedAt, (0..<Self.keeps).contains(now - failedAt) { return nil }
+    do {
+      return try await self.now(now)
+    } catch {
+      failedAt = now
+      return nil
+    }
+  }
+
+  private func now(_ now: Int64) async throws -> Figures {
     if let known, (0..<Self.keeps).contains(now - known.at) { return known.figures }
     if let asking { return try await asking.value }
     let task = Task { [count] in try await count(now) }

@@ -87,13 +87,8 @@ extension HubStore {
 
   private static func matches(_ heard: [Hearing], _ key: String, _ words: SearchTerms?) -> Bool {
     guard let words else { return true }
-    // Nearly all gateways give a node the same name.
-    var names: [String] = []
-    for name in heard.compactMap({ $0.body["name"]?.string })
-    where !names.contains(where: { $0.utf8.elementsEqual(name.utf8) }) {
-      names.append(name)
-    }
-    return words.match(names + [key])
+    // Nearly all gateways give a node the same name. Names that are canonically equal are found by the same words.
+    return words.match(Set(heard.compactMap { $0.body["name"]?.string }) + [key])
   }
 
   private static func node(_ key: String, _ heard: [Hearing]) -> [UInt8] {

@@ -126,16 +126,16 @@ extension HubStore {
     return found
   }
 
-  /// All gateways, or the one asked for.
+  /// All gateways, or the one asked for; or first those with the most events (`busiest`).
   public func gateways(
-    _ only: String? = nil, after: String = "", limit: Int = 1000
+    _ only: String? = nil, after: String = "", limit: Int = 1000, busiest: Bool = false
   ) throws(HubDatabaseError) -> [Gateway] {
     let lanes = Progress.columns.map { "e.\($0)" }.joined(separator: ", ")
     return try database.rows(
       """
       SELECT g.id, g.epoch, g.events, g.last_seen, g.radio, \(lanes) FROM gateways g
       LEFT JOIN epochs e ON e.gateway = g.id AND e.epoch = g.epoch
-      WHERE g.id \(only == nil ? ">" : "=") ?1 ORDER BY g.id LIMIT ?2
+      WHERE g.id \(only == nil ? ">" : "=") ?1 ORDER BY \(busiest ? "g.events DESC, " : "")g.id LIMIT ?2
       """, [only ?? after, limit]
     ) { row in
       Gateway(

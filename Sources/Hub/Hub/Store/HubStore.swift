@@ -47,8 +47,10 @@ public actor HubStore {
   /// The number of each gateway's documents, counted once in a transaction.
   var documents: [String: Int64] = [:]
   /// Count ended commands and received alerts of each gateway: at each interval, the store deletes the gateway's old ones.
-  var ended = RowInterval(100)
-  var alertInterval = RowInterval(64)
+  var ended = RowInterval(100, startsDue: true)
+  var alertInterval = RowInterval(64, startsDue: true)
+  /// Counts stored contacts of each gateway, for the limit of their number.
+  var contactInterval = RowInterval(HubStore.contactsUnchecked)
   /// All batches of a gateway go through one store.
   var reporterRates = ReporterRates()
   /// `nil`: nobody has used the clock.
@@ -139,20 +141,18 @@ struct RowInterval {
   private static let mostGateways = 10_000
 
   private let rows: Int
+  private let start: Int
   private var counts: [String: Int] = [:]
 
-  init(_ rows: Int) { self.rows = rows }
+  /// `startsDue`: a gateway's first row is due, too. Otherwise a hub that starts often would never come to the work.
+  init(_ rows: Int, startsDue: Bool = false) { (self.rows, start) = (rows, startsDue ? rows - 1 : 0) }
 
   /// Counts a row; true once in `rows` calls.
   mutating func isDue(_ gateway: String) -> Bool {
-    let count = counts[gateway, default: 0] + 1
-    if count >= rows {
-      counts[gateway] = nil
-      return true
-    }
-    if counts.count >= Self.mostGateways { counts = [:] }
-    counts[gateway] = count
-    return false
+    if counts[gateway] == nil, counts.count >= Self.mostGateways { counts = [:] }
+    let count = (counts[gateway] ?? start) + 1
+    counts[gateway] = count % rows
+    return count == rows
   }
 }
 

@@ -55,11 +55,12 @@ final class HubStores: Sendable {
           rare.say("slow: \(what) took \(Int(took.inSeconds * 1000)) ms")
         }, alertsOnConflicts: alertsOnConflicts)
     }
+    let reader: (Duration?) throws -> HubStore
     if HubStore.isServer(location) {
       let connect = { (migrates: Bool) in
         store(try PostgresHubDatabase(address: location, password: password, migrates: migrates))
       }
-      let reader = { (longest: Duration?) in
+      reader = { longest in
         store(
           try PostgresHubDatabase(
             address: location, password: password, migrates: false, endsWithTask: true, longest: longest))
@@ -67,10 +68,6 @@ final class HubStores: Sendable {
       file = nil
       writer = try connect(true)
       ingest = Ingest(try (0..<Self.writers).map { _ in try connect(false) }, metrics: metrics)
-      lookups = try reader(nil)
-      monitor = try reader(nil)
-      readers = ReaderPool(
-        try (0..<Self.readerCount).map { _ in try reader(Self.longestRead) }, reserved: Self.reservedReaders)
       probe = DatabaseProbe(
         try connect(false), readOnlyQuery: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
         versionQuery: "SELECT coalesce(max(version), 0) FROM schema_version",
@@ -83,17 +80,17 @@ final class HubStores: Sendable {
       file = location
       writer = store(try SQLiteHubDatabase(location: location))
       ingest = Ingest([writer], metrics: metrics)
-      let reader = { (longest: Duration?) in store(try SQLiteHubDatabase(reading: location, longest: longest)) }
-      lookups = try reader(nil)
-      monitor = try reader(nil)
-      readers = ReaderPool(
-        try (0..<Self.readerCount).map { _ in try reader(Self.longestRead) }, reserved: Self.reservedReaders)
+      reader = { longest in store(try SQLiteHubDatabase(reading: location, longest: longest)) }
       probe = DatabaseProbe(
         try reader(nil), readOnlyQuery: "SELECT count(*) FROM positions WHERE base < 0",
         versionQuery: "PRAGMA user_version", file: OpenedFile(location))
       // Only one connection writes.
       maintenance = writer
     }
+    lookups = try reader(nil)
+    monitor = try reader(nil)
+    readers = ReaderPool(
+      try (0..<Self.readerCount).map { _ in try reader(Self.longestRead) }, reserved: Self.reservedReaders)
     probe.tests(disk) { [weak writer] in try await writer?.keepMark() }
     standingQueries = Coalescer(weight: { _ in 0.001 }) { [lookups] (epochs) async throws(HubDatabaseError) in
       try await lookups.standings(of: epochs)

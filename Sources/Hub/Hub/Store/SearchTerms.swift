@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Deflate
-import FoundationEssentials
 import JSON
 
 /// The words of a search: a message has to have all of them, anywhere in its text or its names.
@@ -65,7 +64,7 @@ struct BadQuery: Error, Equatable {
 /// of ICU.
 enum Decomposition {
   /// The decomposition of each scalar that has one, except Hangul.
-  private static let mappings: [UInt32: [Unicode.Scalar]] = read(DecompositionTable.packed)
+  private static let mappings: [UInt32: [Unicode.Scalar]] = read(PackageResources.decompositions_gz)
 
   /// The decomposition in canonical order: equivalent texts have equal ones.
   static func compatible(_ text: some Sequence<Unicode.Scalar>) -> [Unicode.Scalar] {
@@ -111,11 +110,10 @@ enum Decomposition {
 
   /// Reads the compressed table, a list of runs. A run has: the number of scalars between the last run and this one; twice the number of targets, plus
   /// one if a length follows, for a run whose targets count upwards; the length; and each target as its distance from the one before.
-  /// Tests/decompositions writes it.
-  private static func read(_ packed: String) -> [UInt32: [Unicode.Scalar]] {
+  /// Tests/decompositions writes it, here with Unicode 14.0.0.
+  private static func read(_ packed: [UInt8]) -> [UInt32: [Unicode.Scalar]] {
     // `try?`: the table is of this program.
-    guard let data = Data(base64Encoded: packed), var bytes = (try? Inflater.gunzip(Array(data), limit: 1 << 16))?[...]
-    else { return [:] }
+    guard var bytes = (try? Inflater.gunzip(packed, limit: 1 << 16))?[...] else { return [:] }
     func number() -> Int {
       var (value, shift) = (0, 0)
       while let byte = bytes.popFirst() {

@@ -12,9 +12,13 @@ struct TokenBinding: Equatable, Sendable {
 extension HubStore {
   /// Stands for the token of gateways without a binding from an older hub: any free token may bind them.
   private static let anyToken = ""
+  /// The lock under which hubs that share the database bind tokens.
+  static let tokensLock = "meshpost tokens"
 
   func tokenBindings() throws(HubDatabaseError) -> [TokenBinding] {
-    try database.rows("SELECT token, gateway FROM token_gateways WHERE token <> ?1", [Self.anyToken]) {
+    // A token without a gateway has ended.
+    let bound = "token <> ?1 AND gateway <> ''"
+    return try database.rows("SELECT token, gateway FROM token_gateways WHERE \(bound)", [Self.anyToken]) {
       TokenBinding(token: $0.text(0), gateway: $0.text(1))
     }
   }
@@ -50,8 +54,7 @@ extension HubStore {
     _ wanted: TokenBinding, hasOwn: Bool, tokens: Set<String>, at now: Int64
   ) throws(HubDatabaseError) -> TokenEligibility {
     try transaction { () throws(HubDatabaseError) -> TokenEligibility in
-      // Another hub may do the same at the same time.
-      try database.lock("meshpost tokens")
+      try database.lock(Self.tokensLock)
       let eligibility = try eligibility(of: wanted, hasOwn: hasOwn, tokens: tokens)
       guard eligibility == .free else { return eligibility }
       // The gateway's earlier tokens are invalid.

@@ -19,6 +19,8 @@ final class BrokerConsumer {
   /// A connection of at least this duration resets the pause between attempts.
   private static let good: Duration = .seconds(30)
   private static let reportPause: Duration = .seconds(600)
+  /// Pauses between attempts.
+  private static func pauses(_ limit: Duration) -> Backoff { Backoff(first: .seconds(1), limit: limit) }
   /// Most reasons of one outage in the log, once each.
   private static let maxTold = 16
 
@@ -34,13 +36,13 @@ final class BrokerConsumer {
     case outdated(String)
   }
 
-  private let brokers: [BrokerEndpoint]
   private let settings: ConsumeSettings
   private let consumption: PublicationIngest
   private let loop: EventLoop
   private let tell: (String) -> Void
   private let outcomes = Wakeup<Outcome>()
   private var answer: Promise<Outcome>?
+  private var random = SystemRandomNumberGenerator()
 
   private var client: MQTTClient?
   private var held: [PendingPublication] = []
@@ -59,10 +61,10 @@ final class BrokerConsumer {
 
   /// `tell` gets the status in words, for a service manager.
   init(
-    _ brokers: [BrokerEndpoint], _ settings: ConsumeSettings, _ consumption: PublicationIngest, on loop: EventLoop,
+    _ settings: ConsumeSettings, _ consumption: PublicationIngest, on loop: EventLoop,
     _ tell: @escaping (String) -> Void
   ) {
-    (self.brokers, self.settings, self.consumption) = (brokers, settings, consumption)
+    (self.settings, self.consumption) = (settings, consumption)
     (self.loop, self.tell) = (loop, tell)
     outcomes.attach(to: loop) { [weak self] outcome in self?.answer?.keep(outcome) }
   }
@@ -86,7 +88,8 @@ final class BrokerConsumer {
   // MARK: The broker
 
   private func connect() async throws(CancellationError) {
-    var (number, pause) = (0, Pause())
+    let brokers = settings.brokers
+    var (number, pauses) = (0, Self.pauses(.seconds(60)))
     // The logged reasons since the last good connection.
     var told: Set<String> = []
     while true {
@@ -97,7 +100,7 @@ final class BrokerConsumer {
       let end = try await useBroker(place) {
         told = []
       }
-      if loop.now - begun >= Self.good { pause = Pause() }
+      if loop.now - begun >= Self.good { pauses.reset() }
       // Unacknowledged publications come again, with other identifiers.
       (held, heldBytes) = ([], 0)
       if isClosed { return }
@@ -106,13 +109,13 @@ final class BrokerConsumer {
       tell("no broker: \(end)")
       number += 1
       // Tries another node of the cluster at once.
-      if number % brokers.count != 0, pause.isFirst { continue }
-      try await loop.sleep(for: pause.next())
+      if number % brokers.count != 0, pauses.failures == 0 { continue }
+      try await loop.sleep(for: pauses.next(using: &random))
     }
   }
 
   /// Opens one connection and uses it; returns why it ended.
-  private func useBroker(_ place: BrokerEndpoint, _ isUp: () -> Void) async throws(CancellationError) -> String {
+  private func useBroker(_ place: BrokerAddress, _ isUp: () -> Void) async throws(CancellationError) -> String {
     do {
       let client = try client(place)
       self.client = client
@@ -154,8 +157,7 @@ final class BrokerConsumer {
       """
   }
 
-  private func client(_ place: BrokerEndpoint) throws -> MQTTClient {
-    let address = place.address
+  private func client(_ address: BrokerAddress) throws -> MQTTClient {
     var tls: TLSContext?
     if address.tls {
       tls = try TLSContext(
@@ -203,7 +205,7 @@ final class BrokerConsumer {
       while held.isEmpty { try await arrived.wait() }
       isStoring = true
       let round = nextRound()
-      var (pause, isTold) = (Pause(limit: .seconds(30)), false)
+      var (pauses, isTold) = (Self.pauses(.seconds(30)), false)
       while true {
         let answer = Promise<Outcome>()
         self.answer = answer
@@ -221,7 +223,7 @@ final class BrokerConsumer {
           if !isTold { say(.error, "received batches cannot be stored: \(words); nothing is acknowledged") }
           isTold = true
           tell("received batches cannot be stored")
-          try await loop.sleep(for: pause.next())
+          try await loop.sleep(for: pauses.next(using: &random))
           continue
         }
         break
@@ -275,21 +277,4 @@ final class BrokerConsumer {
   }
 
   private func say(_ level: HubLog.Level, _ words: String) { HubLog.write(level, words) }
-}
-
-/// Pauses between attempts: a second, doubling, with jitter, so that not all clients come at once.
-private struct Pause {
-  private let limit: Duration
-  private var step: Duration = .seconds(1)
-  private(set) var isFirst = true
-
-  init(limit: Duration = .seconds(60)) { self.limit = limit }
-
-  mutating func next() -> Duration {
-    defer {
-      step = min(step * 2, limit)
-      isFirst = false
-    }
-    return step * Double.random(in: 0.1...1)
-  }
 }

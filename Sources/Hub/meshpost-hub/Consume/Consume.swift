@@ -19,16 +19,18 @@ struct Consume: AsyncParsableCommand {
   func run() async throws {
     let configuration: HubConfiguration
     let settings: ConsumeSettings
-    let brokers: [BrokerEndpoint]
     do {
       configuration = try HubConfiguration(file: config, for: .consuming)
       guard let consume = configuration.consume else {
         throw HubConfiguration.Failure(description: "\(config): a table [consume] is required")
       }
       settings = consume
-      brokers = try BrokerEndpoint.all(settings)
     } catch {
       throw failure("\(error)", 78)  // EX_CONFIG
+    }
+    let isSecret = settings.user != nil || settings.passwordFile != nil
+    if isSecret, settings.brokers.contains(where: { !$0.tls && !HTTPEndpoint.isThisMachine($0.host) }) {
+      HubLog.write(.warning, "consume: the password is sent over the network unencrypted: use mqtts://")
     }
     let consumption: PublicationIngest
     do {
@@ -47,7 +49,7 @@ struct Consume: AsyncParsableCommand {
     // On its own thread: the loop would block one of the few threads of all tasks.
     let end = await withCheckedContinuation { ended in
       DetachedThread.run {
-        ended.resume(returning: Self.consume(brokers, settings, consumption, stop))
+        ended.resume(returning: Self.consume(settings, consumption, stop))
       }
     }
     for source in sources { source.cancel() }
@@ -66,18 +68,18 @@ struct Consume: AsyncParsableCommand {
 
   /// Returns `nil` after SIGTERM or SIGINT, and otherwise the reason why it cannot continue.
   private static func consume(
-    _ brokers: [BrokerEndpoint], _ settings: ConsumeSettings, _ consumption: PublicationIngest, _ stop: Wakeup<Int32>
+    _ settings: ConsumeSettings, _ consumption: PublicationIngest, _ stop: Wakeup<Int32>
   ) -> String? {
     signal(SIGPIPE, SIG_IGN)
     let loop = EventLoop()
     let manager = ServiceManager.ofThisProcess()
-    let consumer = BrokerConsumer(brokers, settings, consumption, on: loop) { manager?.status($0) }
+    let consumer = BrokerConsumer(settings, consumption, on: loop) { manager?.status($0) }
     stop.attach(to: loop) { _ in
       manager?.stopping()
       consumer.close()
       loop.stop()
     }
-    manager?.ready("connecting to \(brokers[0].shown)")
+    manager?.ready("connecting to \(settings.brokers[0].shown)")
     if let manager, let watchdog = manager.watchdog { live(manager, every: watchdog / 3, on: loop) }
     let consuming = loop.begin {
       await consumer.run()
@@ -97,26 +99,7 @@ struct Consume: AsyncParsableCommand {
   }
 }
 
-/// A broker's address in the configuration.
-struct BrokerEndpoint: Sendable {
-  let address: BrokerAddress
+extension BrokerAddress {
   /// The address without anything secret.
-  var shown: String { "\(address.host) port \(address.port)" }
-
-  /// The brokers of a configuration; throws for an invalid address.
-  static func all(_ settings: ConsumeSettings) throws(HubConfiguration.Failure) -> [BrokerEndpoint] {
-    var places: [BrokerEndpoint] = []
-    for url in settings.urls {
-      guard let address = BrokerAddress(url) else {
-        throw HubConfiguration.Failure(
-          description: "consume.url: expected mqtt://HOST, mqtts://HOST, ws://HOST/PATH or wss://HOST/PATH")
-      }
-      let isSecret = settings.user != nil || settings.passwordFile != nil
-      if isSecret, !address.tls, !HTTPEndpoint.isThisMachine(address.host) {
-        HubLog.write(.warning, "consume: the password is sent over the network unencrypted: use mqtts://")
-      }
-      places.append(BrokerEndpoint(address: address))
-    }
-    return places
-  }
+  var shown: String { "\(host) port \(port)" }
 }

@@ -136,11 +136,13 @@ public final class EventLoop {
     while !isStopped { turn(wait: true) }
   }
 
+  /// How long the loop has nothing to do unless a descriptor is ready: milliseconds, 0: it has work now, -1: there is no timer.
+  public var rest: Int32 { hasWork || !nextTurns.isEmpty ? 0 : millisecondsToNextTimer() }
+
   /// Runs one turn: waits for events (or not) and handles all of them. A handler does a limited amount of work at a
   /// time (`Descriptor.readsPerTurn`): the rest is reported again in the next turn, after timers and other descriptors.
   public func turn(wait: Bool) {
-    let hasMore = hasWork || !nextTurns.isEmpty
-    let timeout = wait && !hasMore ? millisecondsToNextTimer() : 0
+    let timeout = wait ? rest : 0
     // Taken before the events are handled: actions that a handler adds belong to the next turn.
     let continued = nextTurns
     nextTurns.removeAll()

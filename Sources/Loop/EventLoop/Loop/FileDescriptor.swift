@@ -102,7 +102,9 @@ public enum Descriptor {
     let count = bytes.withUnsafeBytes { buffer in
       var written = 0
       repeat {
-        written = Glibc.write(descriptor, buffer.baseAddress, buffer.count)
+        // The command line keeps SIGPIPE, which ends it with the reader of its output: a gateway that has closed its socket is told in words.
+        written = Glibc.send(descriptor, buffer.baseAddress, buffer.count, Int32(MSG_NOSIGNAL))
+        if written < 0, errno == ENOTSOCK { written = Glibc.write(descriptor, buffer.baseAddress, buffer.count) }
       } while written < 0 && errno == EINTR
       return written
     }

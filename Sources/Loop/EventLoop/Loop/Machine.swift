@@ -30,7 +30,8 @@ extension Machine {
 /// The machine on which this program runs: its clocks, and epoll.
 public final class LinuxMachine: Machine {
   private let clocks = LinuxClocks()
-  private let poll: Int32
+  /// Readable while a watched descriptor is ready.
+  public let poll: Int32
 
   public init() {
     poll = epoll_create1(Int32(EPOLL_CLOEXEC))

@@ -12,8 +12,9 @@ public final class Connector {
     /// Every address has failed.
     case failed(String, [Attempt])
     case timedOut(String, [Attempt])
-    /// The connection through a proxy has failed. `message` says whether the proxy or the server behind it is at fault.
-    case proxy(String, message: String)
+    /// The connection through a proxy, or its TLS, has failed. `message` says whether the proxy or the server behind it
+    /// is at fault.
+    case unusable(String, message: String)
     /// The waiting task was cancelled.
     case cancelled
 
@@ -28,7 +29,7 @@ public final class Connector {
       case .noSuchHost(let host, let message): "no address for \(host): \(message)"
       case .failed(let target, let attempts), .timedOut(let target, let attempts):
         "\(target): \(Self.summary(attempts))"
-      case .proxy(let target, let message): "\(target): \(message)"
+      case .unusable(let target, let message): "\(target): \(message)"
       case .cancelled: "given up"
       }
     }

@@ -26,7 +26,8 @@ public enum ChildProcess {
   public static let mostRead = 1 << 20
 
   /// Runs a program in its own process group and returns how it ended. When cancelled, the group is killed and the
-  /// program has ended before this throws. Throws `SystemError` if the program cannot be started.
+  /// program has ended before this throws, unless it cannot be killed. Throws `SystemError` if the program cannot be
+  /// started.
   public static func run(
     _ arguments: [String], environment: [String: String], input: [UInt8], limit: Duration, maxOutput: Int,
     on loop: EventLoop
@@ -93,10 +94,29 @@ private final class RunningChild {
     closeAll()
     guard process > 0 else { return }
     kill()
-    // A killed process ends at once, so waiting here blocks the loop only briefly.
-    var status: Int32 = 0
-    while waitpid(process, &status, 0) < 0, errno == EINTR {}
+    // A killed process ends a moment later, one of another user or in the kernel perhaps never.
+    for _ in 0..<Self.mostTries {
+      if Self.isReaped(process) {
+        process = 0
+        return
+      }
+      usleep(1000)
+    }
+    Self.reapLater(process, on: loop)
     process = 0
+  }
+
+  private static let mostTries = 100
+
+  /// The process is reaped, or is not there.
+  private static func isReaped(_ process: pid_t) -> Bool {
+    var status: Int32 = 0
+    let result = waitpid(process, &status, WNOHANG)
+    return result == process || result < 0 && errno != EINTR
+  }
+
+  private static func reapLater(_ process: pid_t, on loop: EventLoop) {
+    loop.schedule(after: .seconds(1)) { if !isReaped(process) { reapLater(process, on: loop) } }
   }
 
   // MARK: Start

@@ -98,7 +98,7 @@ public enum HTTPFailure: Error, Equatable, Sendable, CustomStringConvertible {
     case .unreachable(let message): message
     case .timedOut: "no answer in time"
     case .closed(let message): "the connection ended: \(message)"
-    case .malformed(let message): "the answer is not HTTP: \(message)"
+    case .malformed(let message): "the answer cannot be read: \(message)"
     case .cancelled: "the request was abandoned"
     }
   }
@@ -175,20 +175,20 @@ public final class HTTPClient {
 
   private func connect() async throws -> any ByteStream {
     switch endpoint {
-    case .tcp(let host, let port, _):
-      let socket: Int32
-      meter?.attempts()
+    case .tcp(let host, let port, let isSecure):
+      guard !isSecure || tls != nil else { throw HTTPFailure.unreachable("TLS is not set up") }
       do throws(Connector.Failure) {
-        socket = try await loop.connect(host: host, port: port, through: proxy, timeout: Self.connectLimit)
+        let stream = try await loop.stream(
+          to: host, port, tls: isSecure ? tls : nil, proxy: proxy, meter: meter, timeout: Self.connectLimit)
+        guard !isClosed else { throw .cancelled }
+        return stream
       } catch {
-        meter?.failed()
         throw error == .cancelled ? HTTPFailure.cancelled : .unreachable(error.description)
       }
-      return try connected(socket)
     case .connected(let socket):
       guard !isSocketTaken else { throw HTTPFailure.unreachable("the connection has ended") }
       isSocketTaken = true
-      return try connected(socket)
+      return SocketStream(socket, meter: meter, on: loop)
     case .unix(let location):
       do throws(SystemError) {
         return SocketStream(try UnixSocket.connect(location), on: loop)
@@ -196,17 +196,6 @@ public final class HTTPClient {
         throw HTTPFailure.unreachable("\(location): \(error.message)")
       }
     }
-  }
-
-  private func connected(_ socket: Int32) throws(HTTPFailure) -> any ByteStream {
-    let plain = SocketStream(socket, meter: meter, on: loop)
-    guard !isClosed else {
-      plain.close()
-      throw .cancelled
-    }
-    guard case .tcp(let host, _, true) = endpoint else { return plain }
-    guard let tls, let secure = TLSStream(plain, tls, host: host) else { throw .unreachable("TLS is not set up") }
-    return secure
   }
 
   // MARK: One request
@@ -281,5 +270,27 @@ public final class HTTPClient {
       case .request: break
       }
     }
+  }
+}
+
+extension EventLoop {
+  /// A connection to a server, through the proxy and over TLS if they are given. `meter`: counts its traffic.
+  public func stream(
+    to host: String, _ port: UInt16, tls: TLSContext?, proxy: TunnelSettings?, meter: TrafficMeter?, timeout: Duration
+  ) async throws(Connector.Failure) -> any ByteStream {
+    meter?.attempts()
+    let socket: Int32
+    do throws(Connector.Failure) {
+      socket = try await connect(host: host, port: port, through: proxy, timeout: timeout)
+    } catch {
+      meter?.failed()
+      throw error
+    }
+    let plain = SocketStream(socket, meter: meter, on: self)
+    guard let tls else { return plain }
+    guard let secure = TLSStream(plain, tls, host: host) else {
+      throw .unusable("\(host) port \(port)", message: "TLS is not possible")
+    }
+    return secure
   }
 }

@@ -4,10 +4,12 @@ import CLinux
 import EventLoop
 import Glibc
 
-enum UnixSocket {
+/// Sockets at locations of the file system, which do not block.
+public enum UnixSocket {
   private static let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
 
-  static func connect(_ location: String) throws(SystemError) -> Int32 {
+  /// Fails at once if nobody listens there.
+  public static func connect(_ location: String) throws(SystemError) -> Int32 {
     try make(location, "connect") { Glibc.connect($0, $1, $2) }
   }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Deflate
+
 /// The first line and the fields of an HTTP message, parsed strictly: ambiguous messages
 /// are refused. Source: RFC 9110 § 5, RFC 9112 §§ 3 to 7.
 struct HTTPHead {
@@ -23,7 +25,8 @@ struct HTTPHead {
       return headers.extendLast(try Self.value(line[...]))
     }
     guard headers.fields.count < HTTPParser.maxFields else { throw .headTooLarge }
-    guard let colon = line.firstIndex(of: UInt8(ascii: ":")), colon > 0, line[..<colon].allSatisfy(Self.isToken)
+    guard let colon = line.firstIndex(of: UInt8(ascii: ":")), colon > 0,
+      line[..<colon].allSatisfy(ExtensionList.isToken)
     else { throw .malformed("header") }
     headers.add(String(decoding: line[..<colon], as: UTF8.self), try Self.value(line[(colon + 1)...]))
   }
@@ -40,22 +43,13 @@ struct HTTPHead {
     return front.prefix(front.count - front.reversed().prefix(while: isBlank).count)
   }
 
-  /// RFC 9110 § 5.6.2.
-  private static func isToken(_ byte: UInt8) -> Bool {
-    switch byte {
-    case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-      UInt8(ascii: "a")...UInt8(ascii: "z"):
-      true
-    default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
-    }
-  }
-
   // MARK: First lines
 
   func requestLine() throws(HTTPParseError) -> (method: String, target: String, isOld: Bool) {
     let words = startLine.split(separator: 0x20, omittingEmptySubsequences: false)
-    guard words.count == 3, !words[0].isEmpty, words[0].allSatisfy(Self.isToken), words[1].first == UInt8(ascii: "/"),
-      words[1].allSatisfy({ $0 > 0x20 && $0 != 0x7F }), let isOld = Self.isOld(words[2])
+    guard words.count == 3, !words[0].isEmpty, words[0].allSatisfy(ExtensionList.isToken),
+      words[1].first == UInt8(ascii: "/"), words[1].allSatisfy({ $0 > 0x20 && $0 != 0x7F }),
+      let isOld = Self.isOld(words[2])
     else { throw .malformed("request line") }
     return (String(decoding: words[0], as: UTF8.self), String(decoding: words[1], as: UTF8.self), isOld)
   }

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: MIT
 
 /// Why bytes are refused as HTTP/1.1.
-public enum HTTPParseError: Error, Equatable, Sendable {
+public enum HTTPParseError: Error, Equatable, Sendable, CustomStringConvertible {
   case malformed(String)
   case headTooLarge
   case bodyTooLarge
+
+  public var description: String {
+    switch self {
+    case .malformed(let what): "it is not HTTP (\(what))"
+    case .headTooLarge: "its head is too large"
+    case .bodyTooLarge: "its body is too large"
+    }
+  }
 }
 
 /// Parses HTTP/1.1 messages incrementally. Total, with bounds: the head 16 KiB and 128 fields, interim answers 16, the body

@@ -127,8 +127,8 @@ public struct ConnectionLimiter {
   }
 
   private func idler() -> Int? {
-    let heaviest = known.max { $0.value.count < $1.value.count }
-    guard let numbers = heaviest?.value, numbers.count > fairShare else { return nil }
-    return numbers.first(where: isIdle)
+    // The holder with the most connections may need all of them.
+    let sparing = known.values.filter { $0.count > fairShare && $0.contains(where: isIdle) }
+    return sparing.max { $0.count < $1.count }?.first(where: isIdle)
   }
 }

@@ -60,7 +60,8 @@ final class ServerConnection {
       watch.answered(now: now)
       server.used(self)
       guard parser.keepsAlive else { break }
-      while stream.pendingBytes > Self.maxUnsent { try await stream.drained() }
+      // At the end of the requests, what is not sent would be dropped: a client that asks for no more still reads.
+      while stream.pendingBytes > (unread.isEmpty ? 0 : Self.maxUnsent) { try await stream.drained() }
       // Pipelined requests alternate with other tasks.
       if !unread.isEmpty { try await loop.nextTurn() }
     }

@@ -45,7 +45,7 @@ public final class WebSocket {
     public var compression: PerMessageDeflate.Offer?
     /// The proxy, if any.
     public var proxy: TunnelSettings?
-    /// Maximum message size, in bytes.
+    /// Maximum message size, in bytes; `.max`: messages are passed on in pieces, as they arrive.
     public var maxMessage: Int
 
     public init(
@@ -141,22 +141,14 @@ public final class WebSocket {
   }
 
   private func connect() async throws {
-    let socket: Int32
-    meter?.attempts()
     do throws(Connector.Failure) {
-      socket = try await loop.connect(
-        host: settings.host, port: settings.port, through: settings.proxy, timeout: Self.openLimit)
+      let opened = try await loop.stream(
+        to: settings.host, settings.port, tls: tls, proxy: settings.proxy, meter: meter, timeout: Self.openLimit)
+      guard failure == nil else { throw .cancelled }
+      stream = opened
     } catch {
-      meter?.failed()
       throw error == .cancelled ? WebSocketFailure.cancelled : .unreachable(error.description)
     }
-    let plain = SocketStream(socket, meter: meter, on: loop)
-    guard failure == nil else { throw WebSocketFailure.cancelled }
-    guard let tls else { return stream = plain }
-    guard let secure = TLSStream(plain, tls, host: settings.host) else {
-      throw WebSocketFailure.unreachable("TLS is not set up")
-    }
-    stream = secure
   }
 
   private func shakeHands() async throws(WebSocketFailure) {
@@ -185,7 +177,7 @@ public final class WebSocket {
         try accept(answer)
         return decoder.append(Array(bytes[taken...]))
       }
-      if let failure { throw .blocked("the answer is not HTTP: \(failure)") }
+      if let failure { throw .blocked("the answer cannot be read: \(failure)") }
     }
   }
 
@@ -380,7 +372,7 @@ public final class WebSocket {
 
 /// The keys of the opening handshake. Source: RFC 6455 § 4.
 public enum WebSocketKey {
-  static func random() -> String { base64((0..<16).map { _ in UInt8.random(in: .min ... .max) }) }
+  static func random() -> String { Base64.padded((0..<16).map { _ in UInt8.random(in: .min ... .max) }) }
 
   /// What a server answers to a client's key.
   public static func answer(to key: String) -> String {
@@ -389,12 +381,6 @@ public enum WebSocketKey {
     var count: UInt32 = 0
     let done = EVP_Digest(text, text.count, &digest, &count, EVP_sha1(), nil)
     precondition(done == 1, "libcrypto refused SHA-1: the installation is broken")
-    return base64(digest)
-  }
-
-  static func base64(_ bytes: [UInt8]) -> String {
-    var output = [UInt8](repeating: 0, count: (bytes.count + 2) / 3 * 4 + 1)
-    let count = EVP_EncodeBlock(&output, bytes, Int32(bytes.count))
-    return String(decoding: output.prefix(Int(count)), as: UTF8.self)
+    return Base64.padded(digest)
   }
 }

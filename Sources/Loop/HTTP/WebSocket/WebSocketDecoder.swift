@@ -31,8 +31,8 @@ enum WebSocketError: Error, Equatable, CustomStringConvertible {
 }
 
 /// Decodes the frames of a server. Total; holds at most `maxPayload` bytes of a message, and the bytes that were
-/// appended last. An error is reported as soon as it shows: in a text at the first wrong byte. Source: RFC 6455 §§ 5 to
-/// 8.
+/// appended last. An error is reported as soon as it shows: in a text at the first wrong byte. With a `maxPayload` of
+/// `.max` messages are a stream: they are passed on in pieces, as they arrive. Source: RFC 6455 §§ 5 to 8.
 struct WebSocketDecoder {
   private struct Header {
     let isFinal: Bool
@@ -45,6 +45,7 @@ struct WebSocketDecoder {
   private static let bytesPerPiece = 16
 
   private let maxPayload: Int
+  private var isStream: Bool { maxPayload == .max }
   private var bytes: [UInt8] = []
   private var position = 0
   /// The frame that is arriving, and how much of its payload is still missing.
@@ -83,9 +84,15 @@ struct WebSocketDecoder {
       try take(bytes[position..<position + count], of: header)
       position += count
       left -= count
+      if left == 0 {
+        self.header = nil
+        if let whole = try finish(header) { return whole }
+      }
+      if isStream, !message.isEmpty, let opcode {
+        defer { message = [] }
+        return WebSocketFrame(opcode: opcode, payload: message)
+      }
       guard left == 0 else { return nil }
-      self.header = nil
-      if let whole = try finish(header) { return whole }
     }
   }
 
@@ -181,7 +188,9 @@ struct WebSocketDecoder {
       text = UTF8Check()
     }
     pieces += 1
-    guard pieces <= Self.freePieces + message.count / Self.bytesPerPiece else { throw .malformed("too many fragments") }
+    guard isStream || pieces <= Self.freePieces + message.count / Self.bytesPerPiece else {
+      throw .malformed("too many fragments")
+    }
   }
 }
 

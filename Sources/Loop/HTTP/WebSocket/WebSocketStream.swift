@@ -2,7 +2,8 @@
 
 import Sockets
 
-/// The binary messages of a WebSocket as a stream of bytes, for a protocol that is carried in them.
+/// The binary messages of a WebSocket as a stream of bytes, for a protocol that is carried in them. Where they begin and
+/// end does not count: `WebSocket.Settings.maxMessage` should be `.max`.
 public final class WebSocketStream: ByteStream {
   private let socket: WebSocket
 
@@ -20,7 +21,7 @@ public final class WebSocketStream: ByteStream {
   public func read() async throws(StreamEnd) -> [UInt8] {
     while true {
       do throws(WebSocketFailure) {
-        if case .message(let bytes) = try await socket.next() { return bytes }
+        if case .message(let bytes) = try await socket.next(), !bytes.isEmpty { return bytes }
       } catch {
         throw error == .cancelled ? .cancelled : .failed(error.description)
       }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 @testable import EventLoop
+import Glibc
 import LoopTestSupport
 import Testing
 import Timing
@@ -287,6 +288,38 @@ import Timing
     #expect(loop.wallClock.milliseconds - wall >= 86_400_000)
     machine.wallOffset = -86_400_000
     #expect(loop.wallClock.milliseconds - wall < 1000, "its clock steps, its time does not")
+  }
+
+  /// The kernel sends the second of two small segments when the first is acknowledged: with both ends talking, after 40 ms.
+  @Test func `no time passes while bytes wait in the kernel for an acknowledgement`() throws {
+    let loop = EventLoop(on: InventedMachine())
+    let (listener, port) = try LoopbackSocket.listen(on: 0)
+    defer { close(listener) }
+    var client: Int32 = -1
+    _ = loop.begin {
+      // `try?`: without a connection the test waits in vain.
+      client = (try? await loop.connect(host: "127.0.0.1", port: port, timeout: .seconds(10))) ?? -1
+    }
+    let isConnected = turn(loop) { client >= 0 }
+    try #require(isConnected)
+    let server = accept(listener, nil, nil)
+    defer { for end in [client, server] { close(end) } }
+    var received = 0
+    loop.watch(client, for: .readable) { _ in
+      if case .bytes(let bytes) = Descriptor.read(client) { received += bytes.count }
+    }
+    loop.watch(server, for: .readable) { _ in
+      guard case .bytes = Descriptor.read(server) else { return }
+      for byte: UInt8 in [1, 2] { _ = Descriptor.write(server, [byte]) }
+    }
+    let began = loop.now
+    for round in 1...4 {
+      let timer = loop.schedule(after: .seconds(5)) {}
+      _ = Descriptor.write(client, [0])
+      while received < 2 * round, loop.now == began { loop.turn(wait: true) }
+      timer.cancel()
+      #expect(received == 2 * round && loop.now == began, "round \(round)")
+    }
   }
 }
 

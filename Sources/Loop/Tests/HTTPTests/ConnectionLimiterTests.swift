@@ -78,6 +78,16 @@ import Testing
     other.idle(7, true)
     #expect(other.arrived(42, from: "b") == .admittedInPlaceOf(7))
   }
+
+  @Test func `if the holder of most connections uses all of them, another gives up an idle one`() {
+    var limiter = ConnectionLimiter(most: 60, mostOfOne: 40)
+    for number in 1...60 {
+      _ = limiter.arrived(number, from: "a")
+      #expect(limiter.showed(number, as: number <= 40 ? "busy" : "idle") == true)
+      limiter.idle(number, number > 40)
+    }
+    #expect(limiter.arrived(61, from: "b") == .admittedInPlaceOf(41))
+  }
 }
 
 @Suite struct RequestWatchTests {

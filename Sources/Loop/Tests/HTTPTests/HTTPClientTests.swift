@@ -60,7 +60,7 @@ import Testing
     }
     server.onHeard = { _ in flood() }
     let client = HTTPClient(.tcp(host: "127.0.0.1", port: server.port, tls: false), on: loop)
-    #expect(ask(client, loop) == .failure(.malformed(#"malformed("too many interim responses")"#)))
+    #expect(ask(client, loop) == .failure(.malformed("it is not HTTP (too many interim responses)")))
   }
 
   @Test func `a body that is streamed has no size limit, and the body of a refusal has one`() throws {
@@ -100,7 +100,7 @@ import Testing
       server.say("HTTP/1.1 503 x\r\nTransfer-Encoding: chunked\r\n\r\n")
       more()
     }
-    #expect(stream() == .failure(.malformed("bodyTooLarge")))
+    #expect(stream() == .failure(.malformed("its body is too large")))
     #expect(pieces == 40 * 65536)
   }
 }

@@ -160,6 +160,29 @@ private final class RawClient {
     server.stop()
   }
 
+  @Test func `a client that ends its requests and reads slowly gets its whole answer`() throws {
+    let server = try server { request, answer in
+      answer.respond(
+        HTTPResponse(status: 200, body: [UInt8](repeating: 0x78, count: Int(request.path.dropFirst()) ?? 0)))
+    }
+    // The kernel takes a part of each, and of some all but a little.
+    for count in stride(from: 32 << 10, through: 512 << 10, by: 24 << 10) {
+      let client = try UnixSocket.connect(scratch.location("socket"))
+      let request = Array("GET /\(count) HTTP/1.1\r\nHost: x\r\n\r\n".utf8)
+      #expect(write(client, request, request.count) == request.count)
+      shutdown(client, Int32(SHUT_WR))
+      settle()
+      var heard = 0
+      while let bytes = self.heard(client, most: 65536) {
+        heard += bytes
+        loop.turn(wait: false)
+      }
+      #expect(heard > count, "all of \(count) bytes, and a head")
+      close(client)
+    }
+    server.stop()
+  }
+
   /// Connects over TCP, in invented time: `peer` is an address of this machine.
   private func call(_ server: HTTPServer, from peer: String = "127.0.0.1", on loop: EventLoop) throws -> Int32 {
     let client = socket(AF_INET, Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue), 0)

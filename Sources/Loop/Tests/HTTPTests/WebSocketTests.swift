@@ -71,6 +71,24 @@ import Timing
     }
   }
 
+  @Test func `a stream passes on the pieces of messages as they arrive, whatever the messages' sizes`() throws {
+    var decoder = WebSocketDecoder(maxPayload: .max)
+    // A message of a gibibyte begins, in a frame of three bytes and one of the rest; a ping is between them.
+    decoder.append([0x02, 3, 1, 2])
+    #expect(try decoder.next() == WebSocketFrame(opcode: .binary, payload: [1, 2]))
+    #expect(try decoder.next() == nil)
+    decoder.append([3, 0x89, 0, 0x80, 127, 0, 0, 0, 0, 0x40, 0, 0, 0, 4])
+    #expect(try decoder.next() == WebSocketFrame(opcode: .binary, payload: [3]))
+    #expect(try decoder.next() == WebSocketFrame(opcode: .ping))
+    #expect(try decoder.next() == WebSocketFrame(opcode: .binary, payload: [4]))
+    #expect(try decoder.next() == nil)
+    var short = WebSocketDecoder(maxPayload: .max)
+    short.append([0x82, 1, 5, 0x02, 1, 6] + [[UInt8]](repeating: [0x00, 1, 7], count: 5000).joined())
+    var heard: [UInt8] = []
+    while let frame = try short.next() { heard += frame.payload }
+    #expect(heard == [5, 6] + [UInt8](repeating: 7, count: 5000), "and in however many fragments")
+  }
+
   @Test func `incremental UTF-8 validation agrees with the standard library`() {
     var random = SeededRandom(seed: 4)
     for _ in 0..<50_000 {

@@ -126,6 +126,16 @@ import Testing
     }
   }
 
+  @Test func `a setting has changed if its text has other bytes, or is another list`() throws {
+    let documents = ["a = \"\u{E9}\"", "a = \"e\u{301}\"", #"a = ["x\",\"y"]"#, #"a = ["x", "y"]"#]
+    for (place, old) in documents.enumerated() {
+      for (other, new) in documents.enumerated() {
+        let changes = TOMLTable.changes(from: try parse(old), to: try parse(new))
+        #expect(changes == (place == other ? [] : ["a"]), "\(old), \(new)")
+      }
+    }
+  }
+
   @Test func `all unknown keys and wrong kinds are reported, not only the first`() throws {
     var reader = TOMLReader(try parse("port = \"x\"\nnmae = 1\nlevel = \"loud\"\nsize = \"5 XB\""))
     _ = reader.integer("port", in: 1...10, default: 1)

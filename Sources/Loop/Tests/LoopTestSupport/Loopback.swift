@@ -5,6 +5,7 @@ import Glibc
 /// The connections on this machine with both ends in this program: shows whether one end has sent bytes that the other has not received yet.
 ///
 /// The kernel counts both. Unacknowledged bytes are less reliable: to save a segment, an acknowledgement waits for up to 200 ms after the arrival.
+/// But a small segment that is written meanwhile waits for it in the sender's kernel (Nagle's algorithm), and so is on the way, too.
 public struct Loopback {
   /// Hashes of both addresses.
   private struct Addresses: Hashable {
@@ -48,14 +49,18 @@ public struct Loopback {
 
   /// Whether one end has sent bytes that the other end has not received, or has begun or ended a connection and the other end does not know.
   public mutating func hasBytesOnTheWay() -> Bool {
+    if !isPaired { pair() }
     for (one, other) in pairs where !Self.isAcknowledged(one) || !Self.isAcknowledged(other) {
-      guard let first = Self.payload(one), let second = Self.payload(other) else {
+      let (first, second) = (Self.payload(one), Self.payload(other))
+      if first == nil { halves.insert(other) }
+      if second == nil { halves.insert(one) }
+      guard let first, let second else {
         isPaired = false
         continue
       }
+      if first.isHeld || second.isHeld { return true }
       if first.sent > second.received || second.sent > first.received { return true }
     }
-    if !isPaired { pair() }
     for descriptor in halves {
       if let state = Self.payload(descriptor)?.state, state <= State.synSent, isLookedAt(descriptor) {
         return true
@@ -97,15 +102,18 @@ public struct Loopback {
     }
   }
 
-  /// The state and the bytes of a TCP connection, from their offsets in `tcp_info` of <linux/tcp.h>; `nil`: it is no connection.
-  private static func payload(_ descriptor: Int32) -> (state: UInt64, sent: UInt64, received: UInt64)? {
+  /// The state and the bytes of a TCP connection, from their offsets in `tcp_info` of <linux/tcp.h>; `nil`: it is no connection. `isHeld`: bytes wait
+  /// for the acknowledgement of earlier ones. Before a full window, nothing is unacknowledged.
+  private static func payload(_ descriptor: Int32) -> (state: UInt64, isHeld: Bool, sent: UInt64, received: UInt64)? {
     withUnsafeTemporaryAllocation(of: UInt64.self, capacity: 32) { info in
       var length = socklen_t(info.count * 8)
       guard getsockopt(descriptor, Int32(IPPROTO_TCP), TCP_INFO, info.baseAddress, &length) == 0, length >= 216 else {
         return nil
       }
       let (state, received, sent, sentAgain) = (info[0] & 0xFF, info[16], info[25], info[26])
-      return state == State.listening ? nil : (state, sent - sentAgain, received)
+      // The lower halves: `tcpi_unacked` and `tcpi_notsent_bytes`.
+      let isHeld = UInt32(truncatingIfNeeded: info[3]) > 0 && UInt32(truncatingIfNeeded: info[18]) > 0
+      return state == State.listening ? nil : (state, isHeld, sent - sentAgain, received)
     }
   }
 

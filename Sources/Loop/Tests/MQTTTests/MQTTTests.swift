@@ -26,11 +26,15 @@ import Timing
     #expect(hello == [0x10, 19, 0, 4, 0x4D, 0x51, 0x54, 0x54, 4, 0xC0, 0, 60, 0, 1, 0x63, 0, 1, 0x75, 0, 1, 0x70])
     let five = MQTTCommand.connect(options, .v5).encode()
     #expect(five.count == hello.count + 14 && five[8] == 5, "properties: session expiry, receive maximum, packet size")
+    let secret = MQTTOptions(clientID: "c", password: [0x70])
+    let (empty, none) = (MQTTCommand.connect(secret, .v3).encode(), MQTTCommand.connect(secret, .v5).encode())
+    #expect(empty[9] == 0xC0 && empty.suffix(5) == [0, 0, 0, 1, 0x70], "3.1.1 has no password without a user")
+    #expect(none[9] == 0x40)
     let message = MQTTMessage(topic: "a/b", payload: [1, 2], retain: true)
     #expect(
-      MQTTCommand.publish(message, id: 258, isRepeated: false, .v3).encode()
+      MQTTCommand.publish(message, id: 258, .v3).encode()
         == [0x33, 9, 0, 3, 0x61, 0x2F, 0x62, 1, 2, 1, 2])
-    #expect(MQTTCommand.publish(message, id: 1, isRepeated: true, .v5).encode().prefix(2) == [0x3B, 10])
+    #expect(MQTTCommand.publish(message, id: 1, .v5).encode().prefix(2) == [0x33, 10])
     let subscription = MQTTCommand.subscribe(topic: "t", id: 1, .v5, isOthers: true).encode()
     #expect(subscription.last == 0x05, "QoS 1, No Local")
     #expect(MQTTCommand.subscribe(topic: "t", id: 1, .v3, isOthers: true).encode().last == 1)
@@ -147,7 +151,7 @@ import Timing
 
   @Test func `a message that is too large is skipped, and can still be acknowledged`() throws {
     let payload = [UInt8](repeating: 0x78, count: 200_000)
-    let large = MQTTCommand.publish(MQTTMessage(topic: "t", payload: payload), id: 77, isRepeated: false, .v3).encode()
+    let large = MQTTCommand.publish(MQTTMessage(topic: "t", payload: payload), id: 77, .v3).encode()
     var decoder = MQTTDecoder(.v3)
     var events: [MQTTEvent] = []
     for start in stride(from: 0, to: large.count, by: 1000) {

@@ -49,6 +49,8 @@ import Testing
     #expect(listener.next() == "FDSTORE=1\nFDNAME=spool")
     manager.forget("spool")
     #expect(listener.next() == "FDSTOREREMOVE=1\nFDNAME=spool")
+    manager.setWatchdog(.seconds(90))
+    #expect(listener.next() == "WATCHDOG_USEC=90000000")
     for end in ends { close(end) }
   }
 

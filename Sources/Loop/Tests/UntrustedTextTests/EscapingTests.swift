@@ -138,6 +138,7 @@ let joiners = [
 
   @Test(arguments: [
     "Grüezi mitenand", "👩‍👩‍👧‍👦 ❤️‍🔥 1️⃣ 🇨🇭 👍🏽 🏴󠁧󠁢󠁳󠁣󠁴󠁿", "日本 한국 עברית العربية", "می‌خواهم", "ක්‍ෂ नमस्ते", "e\u{301}\u{323}", "葛󠄀", "\u{600}٣",
+    "9️⃣8️⃣7️⃣6️⃣5️⃣4️⃣3️⃣2️⃣1️⃣", String(repeating: "e\u{301}le\u{300}ve ", count: 9),
   ]) func `ordinary text in any script stays unchanged`(_ text: String) {
     #expect(Visible.line(text).unicodeScalars.elementsEqual(text.unicodeScalars))
   }
@@ -159,6 +160,7 @@ let joiners = [
     #expect(!"⇄\u{301}x".hasPrefix("⇄") && "⇄\u{301}x".begins(with: "⇄"))
     #expect("x\r\n".ends(with: "\n") && !"x".ends(with: "xx"))
     #expect("a\r\nb\n\nc".lines == ["a", "b", "", "c"])
+    #expect(" \t a b\r\n".trimmed == "a b" && " ".trimmed.isEmpty && " x".dropFirst().trimmed == "x")
     #expect(
       "k=\u{301}v=w".pieces(at: "=", most: 2).map { Array($0.utf8) } == [Array("k".utf8), Array("\u{301}v=w".utf8)])
     #expect(

@@ -17,52 +17,19 @@ public struct BinaryRequest: Equatable, Sendable {
     parameters = reader.rest()
   }
 
-  public static func neighbours(_ query: NeighbourQuery) -> BinaryRequest {
-    BinaryRequest(type: 6, parameters: query.encode())
-  }
-}
-
-/// The parameters of binary request 6 to a repeater.
-public struct NeighbourQuery: Equatable, Sendable {
-  public enum Order: UInt8, Sendable { case newest, oldest, strongest, weakest }
-
-  public var version: UInt8 = 0
-  /// The maximum number of entries, and the index of the first.
-  public var count: UInt8
-  public var first: UInt16
-  public var order: UInt8
-  /// Bytes of each key in the answer, 1…32.
-  public var keyBytes: UInt8
-  public var salt: [UInt8]
-
-  public init(count: UInt8, first: UInt16, order: Order, keyBytes: UInt8, salt: UInt32) {
-    self.count = count
-    self.first = first
-    self.order = order.rawValue
-    self.keyBytes = keyBytes
-    self.salt = AckCode(value: salt).bytes
-  }
-
-  public init(decoding parameters: [UInt8]) throws(FrameError) {
-    var reader = FrameReader(parameters)
-    version = try reader.u8("version")
-    count = try reader.u8("count")
-    first = try reader.u16("first")
-    order = try reader.u8("order")
-    keyBytes = try reader.u8("key_bytes")
-    salt = reader.rest()
-  }
-
-  public func encode() -> [UInt8] {
+  /// Asks a repeater for the nodes that it has heard, the newest first: at most `count`, from the index `first` on, with so many bytes of each key, 1…32.
+  public static func neighbours(count: UInt8, first: UInt16, keyBytes: UInt8, salt: UInt32) -> BinaryRequest {
     var writer = FrameWriter()
+    let (version, newestFirst): (UInt8, UInt8) = (0, 0)
     writer.raw([version, count])
     writer.u16(first)
-    writer.raw([order, keyBytes] + salt)
-    return writer.bytes
+    writer.raw([newestFirst, keyBytes])
+    writer.u32(salt)
+    return BinaryRequest(type: 6, parameters: writer.bytes)
   }
 }
 
-/// The answer to a `NeighbourQuery`: repeaters heard directly.
+/// The answer to binary request 6: repeaters heard directly.
 public struct Neighbours: Equatable, Sendable {
   public struct Entry: Equatable, Sendable {
     public var key: [UInt8]
@@ -74,7 +41,7 @@ public struct Neighbours: Equatable, Sendable {
   public var total: Int16
   public var entries: [Entry]
 
-  /// `keyBytes`: as in the query. Stops after the announced number of entries: padding follows.
+  /// `keyBytes`: as in the request. Stops after the announced number of entries: padding follows.
   public init(decoding data: [UInt8], keyBytes: Int) throws(FrameError) {
     var reader = FrameReader(data)
     total = try reader.i16("total")

@@ -57,13 +57,26 @@ public struct OutgoingText: Equatable, Sendable {
   }
 }
 
-/// SEND_CHANNEL_DATA (62).
+/// SEND_CHANNEL_DATA (62): data of a program for programs. Answer: OK.
 public struct OutgoingDatagram: Equatable, Sendable {
+  /// A packet holds 165 bytes; radios with frames of 172 bytes take no more than this, and do not hand over more.
+  public static let mostBytes = 163
+  /// The first protocol version with the command (docs/protocol/companion.md § 11).
+  public static let firstVersion: UInt8 = 11
+
   public var slot: UInt8
   /// `nil`: flood.
   public var path: Path?
+  /// Not 0, which the radio refuses.
   public var dataType: UInt16
   public var data: [UInt8]
+
+  public init(slot: UInt8, path: Path? = nil, dataType: UInt16, data: [UInt8]) {
+    self.slot = slot
+    self.path = path
+    self.dataType = dataType
+    self.data = data
+  }
 }
 
 /// SEND_TRACE_PATH (36).

@@ -23,7 +23,7 @@ extension Command {
     }
   }
 
-  private static let withoutFields: [CommandCode: Command] = [
+  static let withoutFields: [CommandCode: Command] = [
     .getDeviceTime: .getDeviceTime, .syncNextMessage: .syncNextMessage, .getBattery: .getBattery,
     .exportPrivateKey: .exportPrivateKey, .signStart: .signStart, .signFinish: .signFinish,
     .getCustomVariables: .getCustomVariables, .getTuning: .getTuning, .getAutoAdd: .getAutoAdd,

@@ -4,27 +4,8 @@ extension Command {
   /// The frame without marker and length, always in its full form.
   public func encode() -> [UInt8] {
     if let bytes = encodeKeyed() ?? encodeSetting() ?? encodeSending() { return bytes }
-    switch self {
-    case .unknown(let code, let payload): return [code] + payload
-    default: return [plainCode.rawValue]
-    }
-  }
-
-  /// The code of a command without fields.
-  private var plainCode: CommandCode {
-    switch self {
-    case .getDeviceTime: .getDeviceTime
-    case .syncNextMessage: .syncNextMessage
-    case .getBattery: .getBattery
-    case .exportPrivateKey: .exportPrivateKey
-    case .signStart: .signStart
-    case .signFinish: .signFinish
-    case .getCustomVariables: .getCustomVariables
-    case .getTuning: .getTuning
-    case .getAutoAdd: .getAutoAdd
-    case .getAllowedRepeatFrequencies: .getAllowedRepeatFrequencies
-    default: .getDefaultFloodScope
-    }
+    if case .unknown(let code, let payload) = self { return [code] + payload }
+    return Self.withoutFields.first { $0.value == self }.map { [$0.key.rawValue] } ?? []
   }
 
   private static func frame(_ code: CommandCode, _ write: (inout FrameWriter) -> Void) -> [UInt8] {

@@ -29,12 +29,13 @@ public enum SerialFraming {
 ///
 /// Total: no input traps, and it buffers only one incomplete frame (at most 258 bytes) and the current chunk. A marker
 /// that does not begin a plausible frame is skipped, and the search continues one byte after it. A frame that is not
-/// complete within `frameTimeout` is skipped in the same way.
+/// complete within its time limit is skipped in the same way.
 public struct SerialDecoder: Sendable {
-  /// The time limit for a frame from its marker to its end.
+  /// The time limit for a frame from its marker to its end, on a serial line.
   public static let frameTimeout: Duration = .seconds(1)
 
   private let direction: FrameDirection
+  private let limit: Duration
   private var buffer: [UInt8] = []
   private var start = 0
   /// When the incomplete frame began; `nil`: there is none.
@@ -42,10 +43,13 @@ public struct SerialDecoder: Sendable {
   /// Bytes that belonged to no frame so far, such as boot logs. Wraps.
   public private(set) var skippedBytes: UInt64 = 0
 
-  public init(_ direction: FrameDirection) { self.direction = direction }
+  /// `limit`: the time limit for a frame from its marker to its end.
+  public init(_ direction: FrameDirection, limit: Duration = SerialDecoder.frameTimeout) {
+    (self.direction, self.limit) = (direction, limit)
+  }
 
   /// When to call `timedOut`; `nil` while no frame is incomplete.
-  public var deadline: MonotonicTime? { startedAt.map { $0 + Self.frameTimeout } }
+  public var deadline: MonotonicTime? { startedAt.map { $0 + limit } }
 
   /// The number of buffered bytes.
   public var pending: Int { buffer.count - start }

@@ -30,6 +30,9 @@ public enum PacketLength {
   /// A channel message, always flooded; `bytes` includes the name that the radio prepends.
   public static func channelText(_ bytes: Int) -> Int { headed(path: 0, payload: 3 + blocks(5 + bytes)) }
 
+  /// A flooded datagram of a channel: type and length, then the data.
+  public static func channelData(_ bytes: Int) -> Int { headed(path: 0, payload: 3 + blocks(3 + bytes)) }
+
   /// A flooded advert in a scope: transport codes, key, time, signature and app data. A zero-hop advert is slightly
   /// shorter.
   public static func advert(name: Int, hasPosition: Bool) -> Int {

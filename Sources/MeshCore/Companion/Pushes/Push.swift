@@ -23,6 +23,9 @@ public struct LoginSuccess: Equatable, Sendable {
 
   /// A room allows reading and ignores posts. Rooms that anyone may read give the same answer to a wrong password.
   public var isReadOnly: Bool { permissions == 2 }
+  public var isAdmin: Bool { permissions == 1 || acl.map { $0 & 3 == 3 } ?? false }
+  /// Not an admin, for certain: of servers that do not tell the role nobody knows.
+  public var isGuest: Bool { !isAdmin && (isReadOnly || acl != nil) }
 
   public init(
     permissions: UInt8, prefix: KeyPrefix, serverTime: UInt32? = nil, acl: UInt8? = nil, firmwareLevel: UInt8? = nil

@@ -119,59 +119,11 @@ public struct Telemetry: Equatable, Sendable {
     return abs(nudged) < 9e15 ? Int64(nudged) : 0
   }
 
-  static func integer(_ bytes: ArraySlice<UInt8>, signed: Bool) -> Int64 {
+  private static func integer(_ bytes: ArraySlice<UInt8>, signed: Bool) -> Int64 {
     var value: Int64 = 0
     for byte in bytes.prefix(7) { value = value << 8 | Int64(byte) }
     let bits = Int64(min(bytes.count, 7) * 8)
     if signed, bits > 0, value >> (bits - 1) & 1 == 1 { value -= 1 << bits }
     return value
-  }
-}
-
-/// One entry of the answer to the min/max/average request of sensors. Source: docs/protocol/telemetry.md § 5.
-public struct ReadingRange: Equatable, Sendable {
-  public var channel: UInt8
-  public var type: SensorType
-  public var minimum: Double
-  public var maximum: Double
-  public var average: Double
-
-  /// Decodes entries up to the end or to channel 0 (padding). Sizes differ from LPP: humidity has two bytes.
-  public static func list(decoding data: [UInt8]) -> [ReadingRange] {
-    var ranges: [ReadingRange] = []
-    var position = 0
-    while position + 2 <= data.count, data[position] != 0 {
-      let type = data[position + 1]
-      let (size, divisor, signed) = layout(of: type)
-      guard position + 2 + 3 * size <= data.count else { break }
-      let numbers = (0..<3).map { index in
-        let start = position + 2 + index * size
-        return Double(Telemetry.integer(data[start..<start + size], signed: signed)) / divisor
-      }
-      ranges.append(
-        ReadingRange(
-          channel: data[position], type: SensorType(rawValue: type), minimum: numbers[0], maximum: numbers[1],
-          average: numbers[2]))
-      position += 2 + 3 * size
-    }
-    return ranges
-  }
-
-  private static func layout(of type: UInt8) -> (size: Int, divisor: Double, signed: Bool) {
-    switch type {
-    case 103: (2, 10, true)
-    case 104, 115: (2, 10, false)
-    case 116: (2, 100, false)
-    case 2, 3: (2, 100, true)
-    case 117: (2, 1000, false)
-    case 121: (2, 1, true)
-    case 101, 125, 132, 128: (2, 1, false)
-    case 130, 131: (4, 1000, false)
-    case 100, 118, 133: (4, 1, false)
-    case 135: (3, 1, false)
-    case 113, 134: (6, 1, false)
-    case 136: (9, 1, false)
-    default: (1, 1, false)
-    }
   }
 }

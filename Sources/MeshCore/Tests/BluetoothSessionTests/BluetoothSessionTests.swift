@@ -306,6 +306,18 @@ private struct Bench {
     #expect(alone.session.isUp)
   }
 
+  @Test func `a radio that BlueZ failed to disconnect is used as it is, and not scanned for`() {
+    var bench = Bench()
+    bench.device = radio(paired: true, trusted: true, connected: true, resolved: true)
+    bench.start()
+    bench.run()
+    bench.script = { if case .disconnect = $0 { .failed(.timedOut) } else { nil } }
+    bench.carryOut(bench.session.closed(isBad: true, now: bench.now))
+    #expect(bench.log.last == .disconnect(device: radioPath) && !bench.session.isUp)
+    bench.carryOut(bench.session.opened(now: bench.now))
+    #expect(bench.session.isUp)
+  }
+
   @Test func `closing the session disconnects the radio, and opening it again reconnects`() {
     var bench = Bench()
     bench.start()

@@ -133,10 +133,11 @@ enum Described {
       "kind": "SEND_BINARY_REQ", "key": key.hex, "request_type": Int(request.type),
       "parameters": Hex.string(request.parameters),
     ]
-    if request.type == 6, let query = try? NeighbourQuery(decoding: request.parameters) {
+    let query = request.parameters
+    if request.type == 6, query.count >= 6 {
       fields["neighbours"] = [
-        "version": Int(query.version), "count": Int(query.count), "first": Int(query.first), "order": Int(query.order),
-        "key_bytes": Int(query.keyBytes), "random": Hex.string(query.salt),
+        "version": Int(query[0]), "count": Int(query[1]), "first": Int(query[2]) | Int(query[3]) << 8,
+        "order": Int(query[4]), "key_bytes": Int(query[5]), "random": Hex.string(query[6...]),
       ]
     }
     return fields

@@ -46,6 +46,16 @@ import Timing
     #expect(decoder.deadline == nil)
   }
 
+  @Test func `a stream that loses nothing waits longer for the rest of a frame`() {
+    var decoder = SerialDecoder(.fromRadio, limit: .seconds(30))
+    let start = MonotonicTime(seconds: 10)
+    decoder.append([0x3E, 0x05, 0x00, 0x09, 0x01], now: start)
+    #expect(decoder.next(now: start) == nil && decoder.deadline == start + .seconds(30))
+    decoder.timedOut(now: start + .seconds(29))
+    decoder.append([0x02, 0x03, 0x04], now: start + .seconds(29))
+    #expect(decoder.next(now: start + .seconds(29)) == [0x09, 1, 2, 3, 4])
+  }
+
   @Test func `a wrapped frame decodes to itself in both directions`() {
     for direction in [FrameDirection.toRadio, .fromRadio] {
       var decoder = SerialDecoder(direction)

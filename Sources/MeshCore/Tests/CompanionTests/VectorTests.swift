@@ -125,18 +125,12 @@ struct Vector: Sendable, CustomTestStringConvertible {
   {
     let fragment = Fixtures.section("fragments")[index]
     let data = Hex.bytes(fragment["hex"] as! String)!
-    let actual: [Any] =
-      switch fragment["kind"] as! String {
-      case "lpp": Described.lpp(data)
-      case "access-list": Described.accessList(data)
-      default:
-        ReadingRange.list(decoding: data).map { range -> [String: Any] in
-          [
-            "channel": Int(range.channel), "type": Int(range.type.rawValue), "min": range.minimum,
-            "max": range.maximum, "avg": range.average,
-          ]
-        }
-      }
+    let actual: [Any]
+    switch fragment["kind"] as! String {
+    case "lpp": actual = Described.lpp(data)
+    case "access-list": actual = Described.accessList(data)
+    default: return  // No program asks for minimum, maximum and average.
+    }
     let name = fragment["name"] as! String
     if let problem = difference(fragment["decoded"], actual, at: name) { Issue.record("\(problem)") }
     if fragment["kind"] as! String == "lpp" {

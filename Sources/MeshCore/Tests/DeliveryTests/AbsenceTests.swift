@@ -17,8 +17,12 @@ import Timing
   /// The attempts that were made: message, number, time.
   private var made: [(id: Int64, attempt: UInt8, at: MonotonicTime)] = []
   private var ends: [Int64: DeliveryFailure] = [:]
-  /// Whether the recipient acknowledges.
+  /// Whether the recipient acknowledges, and how often.
   private var isThere = false
+  private var acknowledges = Int.max
+  private var restored = 0
+  /// The radio knows the recipient.
+  private var isKnown = true
 
   init() {
     session.radio = testRadio
@@ -38,12 +42,16 @@ import Timing
     for action in actions {
       switch action {
       case .transmit(let id, let attempt, let route, _):
+        guard isKnown else { return take(session.answered(id, .unknown, now: now)) }
         made.append((id, attempt, now))
         let code = AckCode(value: UInt32(id) << 8 | UInt32(attempt))
         session.expect(code, for: id)
         take(session.answered(id, .sent(code: code, flooded: route.isFlood, timeout: 1000), now: now))
-        if isThere { take(session.acknowledged(code, tripTime: 900, now: now)) }
+        guard isThere, acknowledges > 0 else { continue }
+        acknowledges -= 1
+        take(session.acknowledged(code, tripTime: 900, now: now))
       case .failed(let id, let failure, _): ends[id] = failure
+      case .restorePath: restored += 1
       default: break
       }
     }
@@ -100,6 +108,92 @@ import Timing
     pass(60)
     #expect(made.map(\.id) == [1, 2, 3, 4, 5] && made.allSatisfy { $0.at - sign <= .seconds(3) })
     #expect(session.held == 0 && !session.hasAbsentees)
+  }
+
+  @Test mutating func `after a sign of life the messages take turns, and share the attempts of a round`() {
+    for id in 1...3 { add(item(Int64(id))) }
+    pass(7200)
+    made = []
+    take(session.heard(birch, .certain, now: now))
+    pass(11)
+    #expect(made.map(\.id) == [1, 2, 3, 1, 2, 3] && session.held == 3, "\(made.map(\.id))")
+    made = []
+    isThere = true
+    take(session.tryNow(3, now: now))
+    pass(20)
+    #expect(made.map(\.id) == [3, 1, 2] && session.held == 0, "\(made.map(\.id))")
+  }
+
+  @Test mutating func `the messages of a node that has acknowledged one of them take turns`() {
+    for id in 1...3 { add(item(Int64(id))) }
+    pass(7200)
+    made = []
+    isThere = true
+    take(session.heard(birch, .certain, now: now))
+    session.linkDown()
+    isThere = false
+    take(session.linkUp(now: now))
+    while made.isEmpty { pass(0.1) }
+    take(session.acknowledged(AckCode(value: 1 << 8 | UInt32(made[0].attempt)), tripTime: 900, now: now))
+    pass(14)
+    #expect(made.map(\.id) == [1, 2, 3, 2, 3, 2, 3] && session.held == 2, "\(made.map(\.id))")
+  }
+
+  @Test mutating func `of a hundred messages six are tried when their recipient vanishes after an acknowledgement`() {
+    for id in 1...100 { add(item(Int64(id))) }
+    pass(7200)
+    made = []
+    (isThere, acknowledges) = (true, 1)
+    take(session.heard(birch, .certain, now: now))
+    pass(3)
+    // What somebody asks for has a round of its own.
+    take(session.tryNow(90, now: now))
+    pass(20)
+    #expect(made.count { $0.id == 90 } == 4 && made.count <= 1 + 6 + 4 && session.held == 99, "\(made.map(\.id))")
+    made = []
+    add(item(101))
+    #expect(made.map(\.id).contains(101), "it does not wait for the others: \(made.map(\.id))")
+  }
+
+  @Test mutating func `messages that take turns put the path back once`() {
+    for id in 1...4 { take(session.add(item(Int64(id)), path: 2, now: now)) }
+    pass(7200)
+    session.peers = [:]
+    take(session.pathChanged(birch, bytes: 2, now: now))
+    (made, restored) = ([], 0)
+    take(session.heard(birch, .certain, now: now))
+    pass(14)
+    #expect(made.count >= 5 && restored == 1, "\(made.map(\.id)), \(restored)")
+  }
+
+  @Test mutating func `a message whose turn it is and that has no air time does not keep the others back`() {
+    for id in 1...2 as ClosedRange<Int64> {
+      var item = item(id)
+      if id == 1 { item.priority = .bulk }
+      add(item)
+    }
+    pass(7200)
+    made = []
+    var settings = DeliverySettings()
+    settings.budget.messages = 20
+    take(session.change(settings, now: now))
+    while session.budget.used(now: now).messages < 10 { _ = session.spend(100, .interactive, now: now) }
+    for id in 1...2 { take(session.tryNow(Int64(id), now: now)) }
+    pass(60)
+    #expect(made.map(\.id) == [2, 2, 2, 2], "\(made.map(\.id))")
+  }
+
+  @Test mutating func `a sign of life begins a round in place of one that waits for air time`() {
+    var settings = DeliverySettings()
+    settings.budget.messages = 8
+    take(session.change(settings, now: now))
+    for id in 1...2 { add(item(Int64(id))) }
+    pass(1500)
+    made = []
+    #expect(session.held < 2, "one waits for the share of later rounds")
+    take(session.heard(birch, .certain, now: now))
+    pass(5)
+    #expect(made.map(\.id).starts(with: [1, 2]), "\(made.map(\.id))")
   }
 
   @Test mutating func `a node that is heard and does not hear gets at most a few attempts in ten minutes`() {
@@ -183,6 +277,44 @@ import Timing
     #expect(made.map(\.id) == [1, 2, 3, 4])
   }
 
+  @Test mutating func `posts go on when the room vanishes after it has acknowledged one`() {
+    for id in 1...3 { add(item(Int64(id), isOrdered: true)) }
+    pass(7200)
+    made = []
+    (isThere, acknowledges) = (true, 1)
+    take(session.heard(birch, .certain, now: now))
+    pass(60)
+    #expect(Set(made.map(\.id)) == [1, 2] && session.held > 0)
+    made = []
+    pass(3600)
+    #expect(Set(made.map(\.id)) == [2])
+    (made, acknowledges) = ([], .max)
+    pass(3600)
+    #expect(made.map(\.id) == [2, 3], "\(made.map(\.id))")
+  }
+
+  @Test mutating func `somebody who asks for a post has the oldest one tried`() {
+    for id in 1...3 { add(item(Int64(id), isOrdered: true)) }
+    pass(7200)
+    made = []
+    take(session.tryNow(2, now: now))
+    pass(14)
+    #expect(made.map(\.id) == [1, 1, 1, 1] && session.held == 3, "\(made.map(\.id))")
+    (made, isThere) = ([], true)
+    take(session.tryNow(3, now: now))
+    #expect(made.map(\.id) == [1, 2, 3])
+  }
+
+  @Test mutating func `a post that has used up its numbers does not keep the others back`() {
+    for id in 1...2 as ClosedRange<Int64> {
+      var item = item(id, isOrdered: true)
+      if id == 1 { (item.progress, item.tries, item.attempt) = (.held, 250, 250) }
+      add(item)
+    }
+    pass(1000)
+    #expect(Set(made.map(\.id)) == [2])
+  }
+
   @Test mutating func `somebody who asks for it has a held message tried now, and can cancel it`() {
     add(item(1))
     pass(3000)
@@ -193,6 +325,20 @@ import Timing
     #expect(session.nextAttempt(of: 1) != nil)
     take(session.cancel(1, now: now))
     #expect(ends == [1: .cancelled] && !session.hasAbsentees)
+  }
+
+  @Test mutating func `a held message whose recipient the radio does not know stays held`() {
+    add(item(1))
+    pass(3000)
+    (isKnown, made) = (false, [])
+    let used = session.budget.used(now: now).messages
+    pass(3600)
+    #expect(ends.isEmpty && session.held == 1 && session.budget.used(now: now).messages <= used)
+    add(item(2))
+    #expect(ends == [2: .unknownToRadio], "one that was not held ends")
+    (isKnown, isThere) = (true, true)
+    pass(5000)
+    #expect(made.map(\.id) == [1] && session.held == 0)
   }
 
   @Test mutating func `held messages wait while the link is down, and after a restart go on within two minutes`() {
@@ -255,10 +401,13 @@ import Timing
     add(item(1))
     pass(20)
     #expect(made.count == 4, "half of the hour's messages")
+    #expect(!session.waitsForAirtime(1, now: now))
     pass(1000)
+    #expect(session.waitsForAirtime(1, now: now), "it is said what it waits for")
     made = []
     add(item(2))
-    #expect(made.map(\.id).contains(2))
+    pass(3)
+    #expect(made.map(\.id) == [1, 2], "the oldest goes ahead, as it is asked for")
   }
 
   @Test mutating func `an acknowledgement that is overheard ends a held message, and no other`() {

@@ -150,4 +150,17 @@ import Timing
     for _ in 0..<60 { session.heardPacket(1000, now: now) }
     #expect(transmitted(session.timedOut(now: now + .seconds(2))) == [1])
   }
+
+  @Test func `what was in use before a start counts until it is two minutes old`() {
+    let now = MonotonicTime(seconds: 1000)
+    func use(_ percent: Double, age: Double, after: Double = 0) -> Double {
+      var manners = Manners(limit: 25)
+      manners.recall(percent: percent, age: .seconds(age), now: now)
+      return manners.use.percent(now: now + .seconds(after))
+    }
+    #expect((39...40).contains(use(40, age: 0)))
+    #expect((19...21).contains(use(40, age: 60)) && (19...21).contains(use(40, age: 0, after: 60)))
+    #expect(use(40, age: 121) == 0 && use(40, age: 0, after: 122) == 0)
+    #expect(use(9e9, age: -9e9) <= 100 && use(-5, age: 9e9) == 0)
+  }
 }

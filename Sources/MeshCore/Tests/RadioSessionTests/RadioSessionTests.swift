@@ -109,7 +109,9 @@ struct ReadySession {
   @Test func `a push answers the request for the radio's own telemetry`() {
     var radio = ReadySession()
     let (id, _) = radio.submit(.sendTelemetryRequest(nil))
-    let push = Push.telemetryResponse(KeyPrefix(value: 1), data: [1, 116, 1, 0x9C])
+    let other = Push.telemetryResponse(KeyPrefix(value: 1), data: [1, 116, 1, 0x9C])
+    #expect(radio.receive(other) == [.push(other)], "another node's")
+    let push = Push.telemetryResponse(KeyPrefix(bytes: Hex.bytes("7a39adb4320c")!)!, data: [1, 116, 1, 0x9C])
     #expect(radio.receive(push) == [.completed(id: id!, .pushed(push))])
   }
 
@@ -134,6 +136,41 @@ struct ReadySession {
     #expect(radio.receive(.currentTime(1)) == [.unasked(.currentTime(1))], "the late answer")
     radio.now = radio.now + .milliseconds(100)
     #expect(radio.session.timedOut(now: radio.now) == [.send([20])])
+  }
+
+  @Test(arguments: [Reply.ok, .error(.badState)])
+  func `a late answer is not taken for that of any next command`(_ late: Reply) {
+    var radio = ReadySession()
+    _ = radio.submit(.setAdvertPosition(latitude: 1, longitude: 1, altitude: nil))
+    radio.now = radio.now + .seconds(20)
+    _ = radio.session.timedOut(now: radio.now)
+    let name = Command.setAdvertName("r0")
+    let (id, none) = radio.submit(name)
+    #expect(none.isEmpty)
+    radio.now = radio.now + .seconds(1)
+    #expect(radio.session.timedOut(now: radio.now) == [.send(Command.getBattery.encode())])
+    #expect(radio.receive(late) == [.unasked(late)], "the position's")
+    let battery = Reply.battery(Battery(millivolts: 4000))
+    #expect(radio.receive(battery) == [.send(name.encode())])
+    #expect(radio.receive(.error(.tableFull)) == [.completed(id: id!, .failed(.refused(.tableFull)))], "its own")
+    #expect(radio.submit(.getTuning).1 == [.send(Command.getTuning.encode())], "one query for each time-out")
+  }
+
+  @Test func `a command is not sent while the radio does not answer the query before it, and a reboot is`() {
+    var radio = ReadySession()
+    _ = radio.submit(.getDeviceTime)
+    radio.now = radio.now + .seconds(6)
+    _ = radio.session.timedOut(now: radio.now)
+    let (id, _) = radio.submit(.getTuning)
+    radio.now = radio.now + .seconds(1)
+    #expect(radio.session.timedOut(now: radio.now) == [.send(Command.getBattery.encode())])
+    radio.now = radio.now + .seconds(6)
+    #expect(radio.session.timedOut(now: radio.now) == [.completed(id: id!, .failed(.notSent(isRefused: false)))])
+    let (reboot, _) = radio.submit(.reboot)
+    radio.now = radio.now + .seconds(1)
+    #expect(
+      radio.session.timedOut(now: radio.now)
+        == [.send(Command.reboot.encode()), .completed(id: reboot!, .unanswered)])
   }
 
   @Test func `three unanswered commands in a row drop the link`() {

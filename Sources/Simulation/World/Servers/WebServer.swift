@@ -56,25 +56,35 @@ class WebServer: Server {
   }
 
   private static func request(_ peer: Peer, _ unread: inout [UInt8]) async throws(StreamEnd) -> Request {
-    let separator = Array("\r\n\r\n".utf8)
     while true {
-      if let end = unread.firstRange(of: separator) {
-        let lines = String(decoding: unread[..<end.lowerBound], as: UTF8.self).split(separator: "\r\n").map(String.init)
-        let words = (lines.first ?? "").split(separator: " ").map(String.init)
+      if let end = endOfHead(unread) {
+        // By bytes, which cost a fraction of characters.
+        let lines = unread[..<end].split(separator: 13).map { $0.first == 10 ? $0.dropFirst() : $0 }
+        let words = (lines.first ?? []).split(separator: 32).map(text)
         var request = Request(
           method: words.first ?? "", target: words.count > 1 ? words[1] : "",
-          headers: lines.dropFirst().map { line in
-            let parts = line.split(separator: ":", maxSplits: 1).map(String.init)
-            return (parts[0], parts.count > 1 ? String(parts[1].drop { $0 == " " }) : "")
+          headers: lines.dropFirst().filter { !$0.isEmpty }.map { line in
+            let parts = line.split(separator: 58, maxSplits: 1)
+            return (text(parts[0]), parts.count > 1 ? text(parts[1].drop { $0 == 32 }) : "")
           })
         let length = request["content-length"].flatMap { Int($0) } ?? 0
-        if unread.count - end.upperBound >= length {
-          request.body = Array(unread[end.upperBound..<end.upperBound + length])
-          unread.removeFirst(end.upperBound + length)
+        if unread.count - end >= length {
+          request.body = Array(unread[end..<end + length])
+          unread.removeFirst(end + length)
           return request
         }
       }
       unread += try await peer.read()
+    }
+  }
+
+  private static func text(_ bytes: ArraySlice<UInt8>) -> String { String(decoding: bytes, as: UTF8.self) }
+
+  /// The place behind the empty line.
+  private static func endOfHead(_ bytes: [UInt8]) -> Int? {
+    guard bytes.count >= 4 else { return nil }
+    return (4...bytes.count).first { end in
+      bytes[end - 1] == 10 && bytes[end - 2] == 13 && bytes[end - 3] == 10 && bytes[end - 4] == 13
     }
   }
 }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Hub
+
+@Suite struct SQLiteHubDatabaseTests {
+  private let scratch = Scratch(inMemory: true)
+
+  @Test func `all reads of one question see the same moment, and the next question sees the present`() throws {
+    let location = scratch.location("hub.db")
+    let writer = try SQLiteHubDatabase(location: location)
+    let reader = try SQLiteHubDatabase(reading: location)
+    var counts: [Int64] = []
+    var failure: HubDatabaseError?
+    let count = "SELECT count(*) FROM gateways"
+    let first = HubCall(count) { row in
+      counts.append(row.integer(0))
+      do throws(HubDatabaseError) {
+        _ = try writer.run("INSERT INTO gateways(id, epoch, last_seen) VALUES ('g', 'e', 1)", [])
+      } catch {
+        failure = error
+      }
+    }
+    let second = HubCall(count) { counts.append($0.integer(0)) }
+    try reader.read([first, second])
+    #expect(failure == nil && counts == [0, 0])
+    try reader.read([second])
+    try reader.read([second, second])
+    #expect(counts == [0, 0, 1, 1, 1])
+    // An error leaves no transaction behind.
+    #expect(throws: HubDatabaseError.self) { try reader.read([second, HubCall("SELECT x FROM gateways")]) }
+    _ = try writer.run("DELETE FROM gateways", [])
+    counts = []
+    try reader.read([second])
+    #expect(counts == [0])
+  }
+
+  @Test func `a folder with a space in its name can hold the database and its backup`() async throws {
+    scratch.makeFolder("my copies")
+    let folder = "\(scratch.folder.path())/my copies"
+    _ = try SQLiteHubDatabase(location: "\(folder)/hub.db")
+    let configuration = try HubConfiguration(
+      parsing: Array("database = \"\(folder)/hub.db\"".utf8), file: "hub.toml", for: .commands)
+    #expect(try HubBackup.make(of: configuration, to: "\(folder)/copy.db", patience: .seconds(1)) > 0)
+    let disk = await HubDoctor(configuration).examine().first { $0.name == "disk" }
+    #expect(disk?.message.contains("free where the database is") == true)
+  }
+
+  @Test func `a file that stays locked is unavailable, and other conflicts stay conflicts`() throws {
+    let database = try SQLiteHubDatabase(location: scratch.location("locked.db"))
+    func outcome(of error: HubDatabaseError) -> (kind: HubDatabaseError.Kind?, attempts: Int) {
+      var attempts = 0
+      do throws(HubDatabaseError) {
+        try database.retrying { () throws(HubDatabaseError) -> Void in
+          attempts += 1
+          throw error
+        }
+        return (nil, attempts)
+      } catch {
+        return (error.kind, attempts)
+      }
+    }
+    // SQLITE_BUSY
+    let locked = outcome(of: HubDatabaseError(SQLiteError(code: 5, message: "database is locked")))
+    #expect(locked.kind == .unavailable && locked.attempts == 9)
+    #expect(outcome(of: HubDatabaseError(kind: .conflict, message: "deadlock")).kind == .conflict)
+  }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import MeshIdentity
+import Store
+import TestSupport
+import Testing
+
+@testable import Messaging
+
+/// A room takes a post with another time for another post.
+@Suite struct PostsTests {
+  enum Cut: CaseIterable { case answerLost, linkLost, killed }
+
+  @Test(arguments: Cut.allCases)
+  func `a post that may have arrived does not get another time when the room has answered something newer`(_ cut: Cut)
+    throws
+  {
+    let bench = try Bench(on: InventedMachine())
+    let room = Contact(
+      key: PrivateIdentity(seed: Array(repeating: 0x52, count: 32)).publicKey, type: .room, name: "Lobby")
+    bench.own.received(Command.addUpdateContact(room).encode())
+    bench.synchronizer.refresh(room.key)
+    try bench.run("the room to be known") { try bench.store.contact(room.key) != nil }
+    var times: [UInt32] = []
+    bench.swallow { command in
+      guard case .sendText(let text) = command else { return false }
+      times.append(text.time)
+      return true
+    }
+    _ = try bench.send(SendRequest(to: "Lobby", text: "once", key: "p")).get()
+    try bench.run("the command") { times.count == 1 }
+    switch cut {
+    case .answerLost: break
+    case .linkLost: bench.swap(to: bench.own)
+    case .killed:
+      try bench.messenger.begin()
+      bench.messenger.radioChanged()
+    }
+    bench.messenger.roomWasAsked(room.key, at: try #require(times.first) + 60)
+    try bench.run("its end") { try bench.state("p").hasEnded }
+    #expect(try bench.state("p").reason == "no_acknowledgement" && times.count == 1, "\(times)")
+    #expect(try bench.state("p").attempts.accepted == 1, "it may have been transmitted")
+  }
+}
