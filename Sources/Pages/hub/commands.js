@@ -6,7 +6,8 @@ import { has, t } from "../parts/words.js";
 import { ask, freshID, order, query } from "../stores/api.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
-import { fleet, gatewayName, gatewayNames, live } from "./live.js";
+import { fleet, gatewayName, live } from "./live.js";
+import { gatewayNames } from "./words.js";
 
 const PAGE = 100;
 /** Rows that are kept while new ones come; then the newest are read anew. */

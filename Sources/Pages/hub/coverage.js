@@ -10,8 +10,9 @@ import { Windowed } from "../parts/windowed.js";
 import { onKeys } from "../shell/keys.js";
 import { ask, query } from "../stores/api.js";
 import { route } from "../shell/route.js";
-import { contactMark, howHeard } from "./contact.js";
+import { contactMark } from "./contact.js";
 import { fleet, gatewayName, live } from "./live.js";
+import { howHeard } from "./words.js";
 
 /** Links that are kept in the page. */
 const MOST_LINKS = 100_000;

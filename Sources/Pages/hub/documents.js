@@ -5,7 +5,8 @@ import { cut, line, named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { ask, put, query, remove } from "../stores/api.js";
 import { route } from "../shell/route.js";
-import { fleet, gatewayNames } from "./live.js";
+import { fleet } from "./live.js";
+import { gatewayNames } from "./words.js";
 
 /** Settings that gateways have, with what each may be. Source: docs/documents.md. */
 const SETTINGS = {

@@ -5,8 +5,9 @@ import { number, volts, when } from "../parts/numbers.js";
 import { cut, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { ask, put, query, remove } from "../stores/api.js";
-import { contactMark, howHeard } from "./contact.js";
+import { contactMark } from "./contact.js";
 import { fleet, gatewayName, live, needs } from "./live.js";
+import { howHeard } from "./words.js";
 
 const MESSAGES = 8;
 const NODES = 12;

@@ -172,11 +172,6 @@ export function gatewayName(gateway) {
   return name !== gateway && fleet.isShared(name) ? `${name} (${gateway})` : name;
 }
 
-/** Ids of all gateways and what they are called, by name. */
-export function gatewayNames() {
-  return [...fleet.rows.keys()].map((id) => [id, gatewayName(id)]).sort(([a, x], [b, y]) => (x.toLocaleLowerCase() < y.toLocaleLowerCase() ? -1 : x.toLocaleLowerCase() > y.toLocaleLowerCase() ? 1 : a < b ? -1 : 1));
-}
-
 /** A gateway is silent when it is not linked and has not sent anything for so long. */
 const SILENT_MS = 15 * 60_000;
 

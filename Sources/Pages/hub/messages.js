@@ -9,8 +9,8 @@ import { Windowed } from "../parts/windowed.js";
 import { onKeys } from "../shell/keys.js";
 import { ask, query } from "../stores/api.js";
 import { route } from "../shell/route.js";
-import { howHeard } from "./contact.js";
-import { fleet, gatewayName, gatewayNames, live } from "./live.js";
+import { fleet, gatewayName, live } from "./live.js";
+import { gatewayNames, howHeard } from "./words.js";
 
 const PAGE = 60;
 const HOUR = 3_600_000;

@@ -1,6 +1,6 @@
 // The ground of a map: a canvas that is shifted and zoomed by pointer, wheel and keys, with a grid or tiles under what a view paints on it. Its place is in the address.
 import { fill, iconButton, make } from "./page.js";
-import { kilometres } from "./numbers.js";
+import { kilometres } from "./distance.js";
 import { t } from "./words.js";
 import { Tiles } from "./tiles.js";
 import { route } from "../shell/route.js";

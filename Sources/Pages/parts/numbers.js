@@ -37,10 +37,6 @@ export function size(bytes) {
   return `${number(bytes, unit && bytes < 10 ? 1 : 0)} ${units[unit]}`;
 }
 
-export function kilometres(metres) {
-  return metres < 1000 ? `${number(Math.round(metres / 10) * 10)} m` : `${number(metres / 1000, metres < 20_000 ? 1 : 0)} km`;
-}
-
 /** A span in its largest two units: `2 h 5 min`. */
 export function span(seconds) {
   seconds = Math.max(0, Math.round(seconds));
@@ -112,12 +108,4 @@ export function tellTimesAnew() {
     const words = forms[element.dataset.form]?.(Number(element.dataset.ms));
     if (words && words !== element.textContent) element.textContent = words;
   }
-}
-
-/** Metres between two positions on the ground. */
-export function distance(a, b) {
-  const radians = Math.PI / 180;
-  const x = Math.sin(((b.lat - a.lat) * radians) / 2) ** 2
-    + Math.cos(a.lat * radians) * Math.cos(b.lat * radians) * Math.sin(((b.lon - a.lon) * radians) / 2) ** 2;
-  return 2 * 6_371_000 * Math.asin(Math.min(1, Math.sqrt(x)));
 }

@@ -1,6 +1,7 @@
 // One node: who it is, where, how it is reached, what it measures, what is noted of it, and what may be asked of it.
 import { fill, icon, make } from "../parts/page.js";
-import { decibels, full, kilometres, measured, number, span, volts, when } from "../parts/numbers.js";
+import { kilometres } from "../parts/distance.js";
+import { decibels, full, measured, number, span, volts, when } from "../parts/numbers.js";
 import { named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { chart } from "../parts/chart.js";

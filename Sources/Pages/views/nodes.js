@@ -1,6 +1,7 @@
 // All nodes as a table, sorted and filtered as one types; one of them opened beside it.
 import { fill, icon, make } from "../parts/page.js";
-import { distance, kilometres, number, volts, when } from "../parts/numbers.js";
+import { distance, kilometres } from "../parts/distance.js";
+import { number, volts, when } from "../parts/numbers.js";
 import { named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { kindMark, KINDS } from "../parts/kinds.js";

@@ -53,6 +53,8 @@ public final class InventedMachine: Machine {
       look(for: 1)
       looks += 1
     }
+    // The last of them may have arrived after the look, and before that answer.
+    if !isReady, milliseconds > 0 { look(for: 0) }
     if !isReady, milliseconds > 0 { now = now + .milliseconds(Int64(milliseconds)) }
   }
 }
