@@ -78,6 +78,30 @@ def a_muted_conversation_shows_no_number_anywhere(world):
 
 
 @test
+def a_message_that_the_browser_has_no_room_for_is_told(world):
+    browser = chat(world)
+    browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({ live }) => live.isLinked)"))
+    browser.script("""
+      const { setItem } = Storage.prototype; const real = window.fetch; window.isFull = window.isCut = true;
+      Storage.prototype.setItem = function (...values) { if (window.isFull) throw new DOMException("full", "QuotaExceededError"); return setItem.apply(this, values); };
+      window.fetch = (path, ...more) => (window.isCut && path === "/v1/send" ? Promise.reject(new TypeError("cut")) : real(path, ...more));""")
+    leaves = "return dispatchEvent(new Event('beforeunload', { cancelable: true }))"
+    kept = "return (localStorage.getItem('meshpost.outbox') ?? '').includes(arguments[0])"
+    first, second = fresh("while it is full"), fresh("with space again")
+    write(browser, first)
+    browser.shows("has no room to keep it", ".message.waiting")
+    assert not browser.script(leaves) and not browser.script(kept, first)
+    # With room again, what waited is kept as well, in its order.
+    browser.script("window.isFull = false")
+    write(browser, second)
+    browser.until("both to be kept", lambda: browser.script(kept, first) and browser.script(kept, second))
+    browser.until("no such words", lambda: "has no room" not in browser.text(".message.waiting"))
+    assert browser.script(leaves)
+    browser.script("window.isCut = false; return import('/pages/stores/outbox.js').then(({ outbox }) => { outbox.flush(); })")
+    browser.until("both at the gateway", lambda: world.gateway.texts(first) and world.gateway.texts(second))
+
+
+@test
 def a_mark_opens_to_its_attempts(world):
     key = r1(world)["key"]
     browser = chat(world, f"node:{key[:12]}")

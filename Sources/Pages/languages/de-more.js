@@ -15,7 +15,7 @@ export default {
   "chat.empty-direct": "Nur dieser Knoten kann lesen, was du schreibst. Er muss das Advert deines Funkgeräts einmal gehört haben.",
   "chat.empty-room": "Ein Raum bewahrt Beiträge für seine Mitglieder. Melde dich zuerst an ihm an, unter Einzelheiten.", "chat.older": "Ältere Nachrichten…", "chat.start": "Hier fängt es an.",
   "chat.new": { one: "{count} neue", other: "{count} neue" }, "chat.jump": "Zur neuesten", "chat.jump-new": { one: "{count} neue Nachricht weiter unten", other: "{count} neue Nachrichten weiter unten" },
-  "chat.too-long": "Der Text ist zu lang für eine Nachricht.", "chat.split": "In Teilen senden", "chat.edit": "Ändern",
+  "chat.too-long": "Der Text ist zu lang für eine Nachricht.", "chat.split": "In Teilen senden", "chat.edit": "Ändern", "chat.not-kept": "Dieser Browser hat keinen Platz, sie aufzubewahren: Wird diese Seite geschlossen oder neu geladen, bevor sie gesendet ist, ist sie verloren.",
   "compose.region": "Region dieser Nachricht", "compose.region-usual": "Region wie sonst", "compose.region-none": "Keine Region", "compose.label": "Nachricht schreiben", "compose.to": "An {name} schreiben", "compose.send": "Senden", "compose.send-parts": { one: "{count} Teil senden", other: "{count} Teile senden" }, "compose.bytes": "{bytes} von {limit} B",
   "compose.parts": "{bytes} von {limit} B: geht in {count} Teilen", "compose.too-long": "Zu lang: höchstens 9 Teile",
   "message.details": "Einzelheiten der Nachricht", "message.datagram": "Daten der Art {type}, {bytes} Bytes", "message.direct": "direkt", "message.hops": { one: "{count} Sprung", other: "{count} Sprünge" },

@@ -24,13 +24,14 @@ export class Kept {
 
   set value(value) {
     this.#memory = value;
-    try {
-      localStorage.setItem(this.#name, JSON.stringify(value));
-      this.#isNewer = false;
-    } catch {
-      // Full or forbidden.
-      this.#isNewer = true;
-    }
+    this.#isNewer = !this.store(value);
+  }
+
+  /** Whether the storage has taken it, which may be full or forbidden. */
+  store(value) {
+    try { localStorage.setItem(this.#name, JSON.stringify(value)); } catch { return false; }
+    this.#isNewer = false;
+    return true;
   }
 
   clear() {

@@ -14,6 +14,8 @@ const AGAIN_MS = 10_000;
  */
 class Outbox extends Store {
   #kept = new Kept("outbox", []);
+  /** What the storage had no room for: it goes with this page. */
+  #unkept = [];
   /** Taken by the gateway; their rows have not come yet. */
   #taken = new Set();
   #isSending = false;
@@ -24,38 +26,58 @@ class Outbox extends Store {
     live.on("linked", () => this.flush());
     live.on("message", (row) => { if (row.outgoing) this.#arrived(row.outgoing); });
     addEventListener("storage", (event) => { if (event.key === "meshpost.outbox") this.changed(); });
+    addEventListener("beforeunload", (event) => { if (!this.#unkept.every((entry) => this.isKept(entry))) event.preventDefault(); });
   }
 
-  get #ours() { return this.#kept.value.filter((entry) => !entry.gateway || entry.gateway === live.gateway); }
+  get #all() { return [...this.#kept.value, ...this.#unkept]; }
+
+  get #ours() { return this.#all.filter((entry) => !entry.gateway || entry.gateway === live.gateway); }
 
   of(conversation) { return this.#ours.filter((entry) => entry.conversation === conversation); }
 
   get count() { return this.#ours.filter((entry) => !entry.trouble).length; }
 
+  /** Whether it outlasts this page. */
+  isKept({ id }) { return this.#taken.has(id) || !this.#unkept.some((entry) => entry.id === id); }
+
   write(conversation, text, split = false, region = "") {
-    this.#kept.value = [...this.#kept.value, { id: freshID(), gateway: live.gateway, conversation, text, split, at: Date.now(), ...(region ? { region } : {}) }];
-    this.changed();
+    this.#unkept.push({ id: freshID(), gateway: live.gateway, conversation, text, split, at: Date.now(), ...(region ? { region } : {}) });
+    this.#keep();
     this.flush();
   }
 
-  discard(id) {
-    this.#kept.value = this.#kept.value.filter((entry) => entry.id !== id);
+  /** All in one order: there may be room again for what had none. */
+  #keep() {
+    if (this.#unkept.length && this.#kept.store(this.#all)) this.#unkept = [];
     this.changed();
   }
+
+  #change(change) {
+    this.#kept.value = change(this.#kept.value);
+    this.#unkept = change(this.#unkept);
+    this.#keep();
+  }
+
+  #set(id, values) { this.#change((all) => all.map((entry) => (entry.id === id ? { ...entry, ...values } : entry))); }
+
+  discard(id) { this.#change((all) => all.filter((entry) => entry.id !== id)); }
 
   /** Once more what was refused. */
   retry(id, changes = {}) {
-    this.#kept.value = this.#kept.value.map((entry) => (entry.id === id ? { ...entry, ...changes, trouble: undefined } : entry));
-    this.changed();
+    this.#set(id, { ...changes, trouble: undefined });
     this.flush();
   }
 
-  clear() { this.#kept.clear(); this.changed(); }
+  clear() {
+    this.#kept.clear();
+    this.#unkept = [];
+    this.changed();
+  }
 
   #arrived(outgoing) {
     const id = outgoing.split("/")[0];
     this.#taken.delete(id);
-    if (this.#kept.value.some((entry) => entry.id === id)) this.discard(id);
+    if (this.#all.some((entry) => entry.id === id)) this.discard(id);
   }
 
   /** A page of rows was read: what is among them has arrived. */
@@ -84,8 +106,7 @@ class Outbox extends Store {
             return;
           }
           const { message: words, remedy, code } = trouble;
-          this.#kept.value = this.#kept.value.map((one) => (one.id === entry.id ? { ...one, trouble: { words, remedy, code } } : one));
-          this.changed();
+          this.#set(entry.id, { trouble: { words, remedy, code } });
         }
       }
     } finally {
