@@ -2,15 +2,14 @@
 import { forgetEarly } from "../first.js";
 import { gist, seen } from "../parts/text.js";
 import { ask, query } from "../stores/api.js";
-import { inTurn, ServedStore, Store } from "../stores/store.js";
+import { inTurn, ServedStore, Stream } from "../stores/store.js";
 
 /** The hub says something at least each 20 s. */
 const SILENCE_MS = 45_000;
 
 /** `since`: when the line was cut; `null`: it is not. `on("message", heard)`: joined messages as they come; `gateway`, `command`, `alert`: rows of those lists; `hello`: what is known may be old. */
-class HubLive extends Store {
+class HubLive extends Stream {
   since = null;
-  #heard = new Map();
   #source = null;
   /** The last message that is known, and when it came to the hub: of a hub that was put back another one has its number. */
   #position = null;
@@ -18,18 +17,10 @@ class HubLive extends Store {
   #spoken = 0;
   #watch = 0;
 
-  on(event, heard) {
-    if (!this.#heard.has(event)) this.#heard.set(event, new Set());
-    this.#heard.get(event).add(heard);
-    return () => this.#heard.get(event).delete(heard);
-  }
-
-  #tell(event, value) { for (const heard of [...(this.#heard.get(event) ?? [])]) heard(value); }
-
   start() {
     this.#open();
     // A line that is cut somewhere on the way says nothing.
-    this.#watch = setInterval(() => { if (!document.hidden && Date.now() - this.#spoken > SILENCE_MS) this.retry(); }, 5000);
+    this.#watch = setInterval(() => { if (!document.hidden && performance.now() - this.#spoken > SILENCE_MS) this.retry(); }, 5000);
     addEventListener("online", () => this.retry());
     // A browser has six connections to a host, for all pages together: one that is left, or not looked at, keeps none of them.
     addEventListener("pagehide", () => this.#source?.close());
@@ -55,16 +46,16 @@ class HubLive extends Store {
   }
 
   #open() {
-    this.#spoken = Date.now();
+    this.#spoken = performance.now();
     const source = new EventSource(query("/v1/live", { after: this.#position, arrived: this.#arrived }));
     this.#source = source;
-    const spoke = () => { this.#spoken = Date.now(); };
+    const spoke = () => { this.#spoken = performance.now(); };
     source.addEventListener("hello", (event) => {
       spoke();
       this.#know(JSON.parse(event.data));
       forgetEarly();
       if (this.since !== null) { this.since = null; this.changed(); }
-      this.#tell("hello");
+      this.tell("hello");
     });
     source.addEventListener("tick", spoke);
     source.addEventListener("message", (event) => {
@@ -72,9 +63,9 @@ class HubLive extends Store {
       spoke();
       const message = JSON.parse(event.data);
       this.#know(message);
-      this.#tell("message", message);
+      this.tell("message", message);
     });
-    for (const name of ["gateway", "command", "alert"]) source.addEventListener(name, (event) => { spoke(); this.#tell(name, JSON.parse(event.data)); });
+    for (const name of ["gateway", "command", "alert"]) source.addEventListener(name, (event) => { spoke(); this.tell(name, JSON.parse(event.data)); });
     source.addEventListener("error", () => {
       if (this.since === null) { this.since = Date.now(); this.changed(); }
       // Refused for good, such as when the session has ended: asked again, it says why.
@@ -105,7 +96,7 @@ class Fleet extends ServedStore {
     live.on("gateway", (row) => this.told(() => { if (this.isLoaded) this.take(row); }));
     live.on("hello", () => this.anew());
     live.on("alert", () => this.#sum());
-    setInterval(() => { if (!document.hidden && this.isLoaded) { this.changed(); if (Date.now() - this.#summaryAt > 60_000) this.#sum(); } }, LOOK_MS);
+    setInterval(() => { if (!document.hidden && this.isLoaded) { this.changed(); if (performance.now() - this.#summaryAt > 60_000) this.#sum(); } }, LOOK_MS);
   }
 
   #put(rows, row) {
@@ -149,7 +140,7 @@ class Fleet extends ServedStore {
   }
 
   #sum = inTurn(async () => {
-    this.#summaryAt = Date.now();
+    this.#summaryAt = performance.now();
     try {
       this.summary = await ask("/v1/fleet/summary");
       this.changed();

@@ -26,14 +26,14 @@ export function startKeys(views = go, named = words) {
     const key = event.key;
     // What has the focus does what it says.
     if ((key === "Enter" || key === " ") && event.target.closest?.("button, a[href], summary")) return;
-    if (began && Date.now() - began < 1500 && go[key]) {
+    if (began && event.timeStamp - began < 1500 && go[key]) {
       began = 0;
       event.preventDefault();
       if (document.querySelector(`[data-tab="${go[key]}"]`)) route.go(`/${go[key]}`);
       return;
     }
     began = 0;
-    if (key === "g") { began = Date.now(); return; }
+    if (key === "g") { began = event.timeStamp; return; }
     if (key === "?") { event.preventDefault(); styled("later", import("./dialog.js")).then(({ showKeys }) => showKeys()); return; }
     const handler = handlers[key];
     if (handler && handler(event) !== false) event.preventDefault();

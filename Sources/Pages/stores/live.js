@@ -1,6 +1,6 @@
 import { forgetEarly } from "../first.js";
 import { Kept } from "./kept.js";
-import { Store } from "./store.js";
+import { Stream } from "./store.js";
 
 /** The host sends something at least each 20 s, if only a comment. */
 const SILENCE_MS = 45_000;
@@ -14,13 +14,14 @@ const AFRESH_MS = 600_000;
  * `isLinked`; `since`: when the line was cut. `on(event, heard)`: events of /v1/live, and `afresh`: what is known must be read anew;
  * with `true`, it is the first stream, before which something may have been read already.
  */
-class Live extends Store {
+class Live extends Stream {
   isLinked = false;
   /** So long after the first stream has begun, what was read before it is brought up to date. */
   catchUpMs = 2000;
   /** Milliseconds since 1970; `null`: there was no line yet in this page, or there is one. */
   since = null;
-  #heard = new Map();
+  /** As `since`, by a clock that nobody sets. */
+  #cutAt = 0;
   #last = null;
   /** Gateway and epoch. */
   #journal = null;
@@ -35,16 +36,6 @@ class Live extends Store {
 
   /** The gateway at the other end; while the line is cut, the last one. */
   get gateway() { return this.#gateway.value; }
-
-  on(event, heard) {
-    if (!this.#heard.has(event)) this.#heard.set(event, new Set());
-    this.#heard.get(event).add(heard);
-    return () => this.#heard.get(event).delete(heard);
-  }
-
-  #tell(event, value) {
-    for (const heard of [...(this.#heard.get(event) ?? [])]) heard(value);
-  }
 
   /** Until `stop`. */
   async start() {
@@ -107,7 +98,7 @@ class Live extends Store {
   retry() { this.#wake?.(); }
 
   #cut() {
-    if (this.isLinked || this.since === null) this.since = Date.now();
+    if (this.isLinked || this.since === null) [this.since, this.#cutAt] = [Date.now(), performance.now()];
     this.isLinked = false;
     this.changed();
   }
@@ -121,11 +112,11 @@ class Live extends Store {
     };
     alive();
     try {
-      if (this.since !== null && Date.now() - this.since > AFRESH_MS) this.#last = null;
+      if (this.since !== null && performance.now() - this.#cutAt > AFRESH_MS) this.#last = null;
       const headers = { Accept: "text/event-stream" };
       if (this.#last !== null) headers["Last-Event-ID"] = String(this.#last);
       const response = await fetch("/v1/live", { headers, cache: "no-store", signal: this.#ending.signal });
-      if (response.status === 401) { this.#tell("signed-out"); return; }
+      if (response.status === 401) { this.tell("signed-out"); return; }
       if (!response.ok) return;
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
@@ -170,13 +161,13 @@ class Live extends Store {
       this.since = null;
       this.#attempt = 0;
       if (this.#last === null) this.#last = value.seq ?? id ?? null;
-      if (isAfresh) this.#tell("afresh", isFirst);
-      this.#tell("linked");
+      if (isAfresh) this.tell("afresh", isFirst);
+      this.tell("linked");
       this.changed();
     } else if (id !== undefined) {
       this.#last = id;
     }
-    this.#tell(name, value);
+    this.tell(name, value);
   }
 }
 

@@ -22,6 +22,20 @@ export class Store {
   }
 }
 
+/** What is heard of somebody else, by name. */
+export class Stream extends Store {
+  #heard = new Map();
+
+  /** Until what is returned is called. */
+  on(event, heard) {
+    if (!this.#heard.has(event)) this.#heard.set(event, new Set());
+    this.#heard.get(event).add(heard);
+    return () => this.#heard.get(event).delete(heard);
+  }
+
+  tell(event, value) { for (const heard of [...(this.#heard.get(event) ?? [])]) heard(value); }
+}
+
 /** `read()`, one at a time: however many ask meanwhile, it is done once more. */
 export function inTurn(read) {
   let [isUnderWay, isStale] = [false, false];

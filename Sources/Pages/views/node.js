@@ -197,12 +197,12 @@ export class NodeDetails {
 
   async #ask(button, name, show) {
     button.disabled = true;
-    const began = Date.now();
+    const began = performance.now();
     const place = make("section", { class: "answer" }, make("h4", {}, t(`ask.${name}`), " ", make("span", { class: "quiet", role: "status", text: t("ask.asked") })));
     this.answers.querySelector(`[data-ask="${name}"]`)?.remove();
     place.dataset.ask = name;
     this.answers.prepend(place);
-    const title = () => make("h4", {}, t(`ask.${name}`), " ", make("span", { class: "quiet", text: t("ask.took", { time: span((Date.now() - began) / 1000) }) }));
+    const title = () => make("h4", {}, t(`ask.${name}`), " ", make("span", { class: "quiet", text: t("ask.took", { time: span((performance.now() - began) / 1000) }) }));
     try {
       const answer = await order(`/v1/node/${name}`, { node: this.key }, { patience: PATIENCE_MS });
       fill(place, title(), show(answer));
