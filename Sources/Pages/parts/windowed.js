@@ -12,7 +12,6 @@ const AHEAD = 600;
  */
 export class Windowed {
   #scroller;
-  #inside;
   #render;
   #estimate;
   #isFromBottom;
@@ -38,15 +37,14 @@ export class Windowed {
     this.#isAtBottom = isFromBottom;
     this.#onEdge = onEdge;
     this.#role = role;
-    this.#inside = make("div", { class: "windowed", "aria-label": role === "rowgroup" ? null : label });
-    scroller.append(this.#inside);
+    this.inside = make("div", { class: "windowed", "aria-label": role === "rowgroup" ? null : label });
+    scroller.append(this.inside);
     scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.#observer = new ResizeObserver(() => this.#resized());
     this.#observer.observe(scroller);
     this.#rowObserver = new ResizeObserver(() => this.#settle());
   }
 
-  get inside() { return this.#inside; }
   get isAtBottom() { return this.#isAtBottom; }
   get items() { return this.#items; }
 
@@ -62,7 +60,7 @@ export class Windowed {
     this.#isCutShort = isCutShort;
     if (isCutShort) this.#isAtBottom = false;
     // A list without rows is none to who does not see it.
-    if (this.#role) { if (items.length) this.#inside.setAttribute("role", this.#role); else this.#inside.removeAttribute("role"); }
+    if (this.#role) { if (items.length) this.inside.setAttribute("role", this.#role); else this.inside.removeAttribute("role"); }
     const anchor = this.#anchor();
     // A list in which rows come and go for days keeps the heights of those that it has.
     if (this.#heights.size > 2 * items.length + 1000) {
@@ -92,7 +90,7 @@ export class Windowed {
     this.#draw();
   }
 
-  /** Brings a row into sight. `place`: `center`, `start`, or `nearest`. */
+  /** Brings a row into sight. `place`: `center` or `nearest`. */
   show(key, place = "nearest") {
     const index = this.indexOf(key);
     if (index < 0) return null;
@@ -104,7 +102,6 @@ export class Windowed {
       const now = this.#scroller.scrollTop;
       let wanted = now;
       if (place === "center") wanted = top - (seen - (bottom - top)) / 2;
-      else if (place === "start") wanted = top - 8;
       else if (top < now + 4) wanted = top - 8;
       else if (bottom > now + seen - 4) wanted = bottom - seen + 8;
       this.#isAtBottom = false;
@@ -169,8 +166,8 @@ export class Windowed {
     const total = this.#offsets[this.#items.length];
     end = Math.min(end, this.#items.length);
     first = Math.min(first, end);
-    this.#inside.style.paddingBlockStart = `${this.#offsets[first]}px`;
-    this.#inside.style.paddingBlockEnd = `${total - this.#offsets[end]}px`;
+    this.inside.style.paddingBlockStart = `${this.#offsets[first]}px`;
+    this.inside.style.paddingBlockEnd = `${total - this.#offsets[end]}px`;
   }
 
   first = 0;
@@ -196,7 +193,7 @@ export class Windowed {
   #place(first, end) {
     const wanted = new Map();
     let before = null;
-    const focused = this.#inside.contains(document.activeElement) ? document.activeElement : null;
+    const focused = this.inside.contains(document.activeElement) ? document.activeElement : null;
     const focusedAt = this.first + [...this.#shown.values()].findIndex(({ element }) => element.contains(focused));
     for (let index = first; index < end; index += 1) {
       const item = this.#items[index];
@@ -210,11 +207,11 @@ export class Windowed {
           if (hadFocus) (element.matches("[tabindex], a, button") ? element : element.querySelector("a, button"))?.focus({ preventScroll: true });
         }
         this.#rowObserver.observe(element);
-        shown = { element, version: item.version, index };
+        shown = { element, version: item.version };
       }
       wanted.set(item.key, shown);
-      const place = before ? before.nextSibling : this.#inside.firstChild;
-      if (place !== shown.element) this.#inside.insertBefore(shown.element, place);
+      const place = before ? before.nextSibling : this.inside.firstChild;
+      if (place !== shown.element) this.inside.insertBefore(shown.element, place);
       before = shown.element;
     }
     for (const [key, { element }] of this.#shown) {
@@ -263,8 +260,7 @@ export class Windowed {
 
   #scrolled() {
     this.#noteBottom();
-    if (this.#frame) return;
-    this.#frame = requestAnimationFrame(() => { this.#frame = 0; this.#draw(); });
+    this.#settle();
   }
 
   /** A row has become higher or lower by itself. */

@@ -46,18 +46,19 @@ export function chooseLanguage(code) {
   location.reload();
 }
 
+function wordsOf(name, { count }) {
+  const words = catalogue[name] ?? fallback[name] ?? name;
+  return typeof words === "object" ? words[rules.select(Number(count))] ?? words.other : words;
+}
+
 /** The words by their name. `{x}` in them is the value x; where there are plural forms, `count` decides. */
 export function t(name, values = {}) {
-  let words = catalogue[name] ?? fallback[name] ?? name;
-  if (typeof words === "object") words = words[rules.select(Number(values.count))] ?? words.other;
-  return words.replace(/\{(\w+)\}/g, (whole, key) => (key in values ? String(values[key]) : whole));
+  return wordsOf(name, values).replace(/\{(\w+)\}/g, (whole, key) => (key in values ? String(values[key]) : whole));
 }
 
 /** As `t`, with nodes as values: a list of strings and nodes, in the language's order. */
 export function tn(name, values) {
-  let words = catalogue[name] ?? fallback[name] ?? name;
-  if (typeof words === "object") words = words[rules.select(Number(values.count))] ?? words.other;
-  return words.split(/(\{\w+\})/).map((part) => {
+  return wordsOf(name, values).split(/(\{\w+\})/).map((part) => {
     const key = /^\{(\w+)\}$/.exec(part)?.[1];
     return key && key in values ? values[key] : part;
   });
