@@ -218,6 +218,33 @@ def what_the_stream_tells_during_a_reading_stays(world):
     assert text in browser.text(".chat-scroll")
 
 
+# The first reading is from before the messages were sent, and the stream begins after that.
+BEFORE = """
+const real = window.fetch;
+let isFirst = true;
+window.fetch = async (path, ...more) => {
+  const answer = await real(path, ...more);
+  if (!isFirst || !String(path).startsWith("/v1/messages")) return answer;
+  isFirst = false;
+  return new Response((await answer.text()).replace(/"state": ?"sent"/g, '"state":"sending"'));
+};
+"""
+
+
+@test
+def what_became_of_a_message_before_the_stream_is_shown(world):
+    first = chat(world)
+    text = fresh("sent meanwhile")
+    write(first, text)
+    browser = world.browser()
+    state = "const row = [...document.querySelectorAll('article.own')].find((row) => row.innerText.includes(arguments[0])); return row?.querySelector('.mark')?.className"
+    first.until("it to be sent", lambda: first.script(state, text) == "mark sent")
+    browser.command("Page.addScriptToEvaluateOnNewDocument", source=BEFORE)
+    browser.go(f"{world.host.base}/conversations/{PUBLIC}")
+    browser.until("it as it was", lambda: browser.script(state, text) in ("mark sending", "mark sent"))
+    browser.until("it as it is", lambda: browser.script(state, text) == "mark sent")
+
+
 @test
 def long_texts_are_counted_and_split(world):
     browser = chat(world)

@@ -1,6 +1,6 @@
 import { FIRST_ROWS } from "../first.js";
 import { allRows, query } from "./api.js";
-import { compare } from "./cursor.js";
+import { compare, parts } from "./cursor.js";
 import { live } from "./live.js";
 import { outbox } from "./outbox.js";
 import { ServedStore } from "./store.js";
@@ -26,8 +26,10 @@ export class Chat extends ServedStore {
     this.#ends = [
       live.on("message", (row) => { if (row.conversation === id) this.told(() => this.#came(row)); }),
       live.on("journal", ({ kind, body }) => { if (kind === "reaction") this.told(() => this.#reacted(body)); }),
-      live.on("afresh", (isFirst) => { if (isFirst) this.#catchUp(); else this.#missed(); }),
-      live.on("linked", () => { if (this.isBehind || this.trouble && !this.isLoaded) this.#missed(); }),
+      // After the first reading a moment later, when the first view is there.
+      live.on("afresh", (isFirst) => { if (isFirst) setTimeout(() => this.#missed(), live.catchUpMs); else this.#missed(); }),
+      live.on("linked", () => { if (this.isBehind) this.#missed(); }),
+      live.on("status", () => { if (this.isUnanswered) this.#missed(); }),
     ];
   }
 
@@ -56,25 +58,34 @@ export class Chat extends ServedStore {
     outbox.seen(rows);
   }
 
-  #missed() { if (!this.#isClosed && !this.hasNewer && (this.isLoaded || this.isReading || this.trouble)) this.anew(); }
+  /** The stream has not told all: neither what came, nor what became of what is here. */
+  async #missed() {
+    if (this.#isClosed || !(this.isLoaded || this.isReading || this.trouble)) return;
+    await this.#next(() => (this.rows.length ? this.#readAgain() : this.read()));
+    this.isBehind = this.trouble !== null;
+  }
 
-  /** What came between the first reading and the stream that tells of the rest: a moment later, when the first view is there. */
-  #catchUp() {
-    setTimeout(() => {
-      if (!this.rows.length || this.isReading) this.#missed();
-      else if (!this.#isClosed && !this.hasNewer) this.load(() => this.#readOn()).then(() => { this.isBehind ||= this.trouble !== null; });
-    }, live.catchUpMs);
+  /** The same stretch as it is now: up to its last row, or to the newest where it has that. */
+  async #readAgain() {
+    const [message, outgoing] = parts(this.rows.at(-1).cursor);
+    const limit = Math.max(FIRST_ROWS, this.rows.length);
+    const rows = await this.#page({ limit, before: this.hasNewer ? `${message}.${outgoing + 1}` : undefined });
+    if (!rows.length) { await this.read(); return; }
+    this.hasOlder = rows.length >= limit && (this.hasOlder || compare(rows[0].cursor, this.rows[0].cursor) > 0);
+    this.rows = rows;
+    outbox.seen(rows);
   }
 
   /** The stretch around a row. */
-  around(cursor) {
-    return this.#next(async () => {
+  async around(cursor) {
+    await this.#next(async () => {
       const before = await this.#page({ before: cursor });
       const after = await this.#page({ after: before.at(-1)?.cursor ?? "0" });
       this.rows = merge(before, after);
       this.hasOlder = before.length >= PAGE;
       this.hasNewer = after.length >= PAGE;
     });
+    this.isBehind ||= !this.isLoaded;
   }
 
   older() {
@@ -92,20 +103,16 @@ export class Chat extends ServedStore {
 
   newer() {
     if (!this.hasNewer || !this.rows.length || this.isResting) return null;
-    return this.load(() => this.#readOn());
-  }
-
-  /** What follows the last row. */
-  async #readOn() {
-    const last = this.rows.at(-1).cursor;
-    const rows = await this.#page({ after: last });
-    this.hasNewer = rows.length >= PAGE && compare(rows.at(-1).cursor, last) > 0;
-    // Of a stretch that goes on, nothing is shown behind where it breaks off, although the stream told of it.
-    this.rows = merge(this.hasNewer ? this.rows.filter((row) => compare(row.cursor, rows.at(-1).cursor) <= 0) : this.rows, rows);
-    if (this.rows.length > MOST) {
-      this.rows = this.rows.slice(-MOST);
-      this.hasOlder = true;
-    }
+    return this.load(async () => {
+      const last = this.rows.at(-1).cursor;
+      const rows = await this.#page({ after: last });
+      this.hasNewer = rows.length >= PAGE && compare(rows.at(-1).cursor, last) > 0;
+      this.rows = merge(this.rows, rows);
+      if (this.rows.length > MOST) {
+        this.rows = this.rows.slice(-MOST);
+        this.hasOlder = true;
+      }
+    });
   }
 
   find(cursor) { return this.rows.find((row) => row.cursor === cursor) ?? null; }

@@ -70,6 +70,9 @@ export class ServedStore extends Store {
 
   get isReading() { return this.#reading !== null; }
 
+  /** Nobody answered when all was read last. */
+  get isUnanswered() { return this.isBehind && !this.isResting && this.trouble?.isCut; }
+
   /** One reading at a time: who asks meanwhile gets that one. `part()`: reads it in place of the whole. */
   load(part) {
     this.#reading ??= this.#run(part ?? (() => this.read()), !part);

@@ -9,6 +9,7 @@ import { rowAt } from "../stores/rows.js";
 import { styled } from "../shell/styled.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
+import { live } from "../stores/live.js";
 import { nodes } from "../stores/nodes.js";
 import { pathOf } from "./path.js";
 import { cancel, drawingOf, react, retry, tell, told } from "./marks.js";
@@ -35,17 +36,23 @@ export function detailsHead(title, shut) {
 
 export class MessageDetails {
   #does;
+  #ends;
   #ending = new AbortController();
 
   constructor(cursor, row, does) {
     this.#does = does;
     this.cursor = cursor;
     this.element = make("div", { class: "details-inside" });
+    // It need not be among the rows that the chat has.
+    this.#ends = [live.on("message", (one) => { if (one.cursor === cursor) this.update(one); }), live.on("linked", () => { if (!this.version) this.#find(); })];
     if (row) this.update(row);
     else { fill(this.element, detailsHead(t("message"), does.shut), make("p", { class: "quiet", text: t("loading") })); this.#find(); }
   }
 
-  close() { this.#ending.abort(); }
+  close() {
+    for (const end of this.#ends) end();
+    this.#ending.abort();
+  }
 
   #row() { return rowAt(this.cursor, { signal: this.#ending.signal }); }
 
