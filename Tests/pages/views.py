@@ -244,6 +244,26 @@ def settings_are_changed_with_a_warning(world):
 
 
 @test
+def settings_that_others_change_are_shown(world):
+    before = world.gateway.ask("GET", "/v1/radio")["settings"]
+    browser = world.open("/gateway")
+    value = lambda name: browser.script("return document.querySelector(`[data-setting='${arguments[0]}'] .field`).value", name)
+    browser.until("the settings", lambda: value("name") == before["name"] and value("log_level") == "")
+    browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({ live }) => live.isLinked)"))
+    # What somebody is about to change stays.
+    browser.script("document.querySelector('[data-setting=position] .field').value = '47.5, 8.5'")
+    try:
+        world.gateway.ask("POST", "/v1/documents", {"key": "settings/log_level", "value": "debug"})
+        browser.until("the document", lambda: value("log_level") == "debug")
+        world.gateway.ask("POST", "/v1/radio/set", {"name": "Elsewhere"})
+        browser.until("the name", lambda: value("name") == "Elsewhere")
+        assert value("position") == "47.5, 8.5"
+    finally:
+        world.gateway.ask("POST", "/v1/radio/set", {"name": before["name"]})
+        world.gateway.ask("POST", "/v1/documents", {"key": "settings/log_level"})
+
+
+@test
 def alerts_are_shown_and_acknowledged(world):
     """The rows are made in the browser, in place of the gateway's; a gateway without alerts shows none."""
     browser = world.open("/conversations")

@@ -216,7 +216,9 @@ export class View {
 
   async #loadSettings() {
     const { Settings } = await import("./settings.js");
-    this.settingsParts = new Settings(this.settings);
+    if (!this.settings.isConnected) return;
+    const settings = new Settings(this.settings);
+    this.#ends.push(() => settings.close());
   }
 
   // MARK: Dead letters

@@ -5,6 +5,8 @@ import { number } from "../parts/numbers.js";
 import { t, tn } from "../parts/words.js";
 import { ask, order } from "../stores/api.js";
 import { gateway } from "../stores/gateway.js";
+import { live } from "../stores/live.js";
+import { inTurn } from "../stores/store.js";
 import { confirmed } from "../shell/dialog.js";
 
 /** A radio answers slowly while it sends. */
@@ -27,9 +29,14 @@ const DOCUMENTS = [
 ];
 
 export class Settings {
+  #ends;
   #radio = null;
+  /** The radio as the status tells it: where that changes, a setting may have. */
+  #identity = JSON.stringify(gateway.identity);
   #presets = [];
-  #documents = new Map();
+  #documents = null;
+  #readRadio = inTurn(() => this.#askRadio());
+  #readDocuments = inTurn(() => this.#askDocuments());
 
   constructor(place) {
     this.radio = make("section", { class: "card wide", "aria-labelledby": "settings-title" }, make("h2", { id: "settings-title", text: t("settings.radio") }));
@@ -37,28 +44,53 @@ export class Settings {
     this.backup = make("section", { class: "card wide", "aria-labelledby": "backup-title" });
     fill(place, make("h2", { class: "section", text: t("settings.title") }), this.radio, this.documents, this.backup);
     this.#drawBackup();
+    // Others change them as well: programs that share the radio, `meshpost`, a hub.
+    this.#ends = [
+      gateway.subscribe(() => {
+        const identity = JSON.stringify(gateway.identity);
+        if (identity === this.#identity) return;
+        this.#identity = identity;
+        this.#readRadio();
+      }),
+      live.on("linked", () => this.#read()),
+      live.on("journal", ({ kind, body }) => { if (kind === "document" && body.key.startsWith("settings/")) this.#readDocuments(); }),
+    ];
+    // Not all of the radio's settings are in its status.
+    const look = () => { if (!document.hidden) this.#read(); };
+    document.addEventListener("visibilitychange", look);
+    this.#ends.push(() => document.removeEventListener("visibilitychange", look));
     this.#read();
   }
 
-  async #read() {
-    const head = make("h2", { id: "settings-title", text: t("settings.radio") });
-    try {
-      [this.#radio, { presets: this.#presets }] = await Promise.all([ask("/v1/radio"), ask("/v1/radio/presets")]);
-      fill(this.radio, head, make("p", { class: "quiet small", text: t("settings.radio-why") }), make("div", { class: "settings-fields" }, FIELDS.map((field) => this.#field(field))));
-    } catch (trouble) {
-      fill(this.radio, head, make("p", { class: "quiet", text: trouble.message }), trouble.remedy ? make("p", { class: "quiet small", text: trouble.remedy, lang: "en" }) : null,
-        make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#read() } }));
-    }
-    await this.#readDocuments();
+  close() { for (const end of this.#ends) end(); }
+
+  #read() {
+    this.#readRadio();
+    this.#readDocuments();
   }
 
-  async #readDocuments() {
+  async #askRadio() {
+    const head = make("h2", { id: "settings-title", text: t("settings.radio") });
+    const isFirst = this.#radio === null;
+    try {
+      [this.#radio, { presets: this.#presets }] = await Promise.all([ask("/v1/radio"), ask("/v1/radio/presets")]);
+      if (isFirst) fill(this.radio, head, make("p", { class: "quiet small", text: t("settings.radio-why") }), make("div", { class: "settings-fields" }, FIELDS.map((field) => this.#field(field))));
+      else for (const field of FIELDS) this.#renew(`set-${field.name}`, () => this.#field(field));
+    } catch (trouble) {
+      if (isFirst) fill(this.radio, head, make("p", { class: "quiet", text: trouble.message }), trouble.remedy ? make("p", { class: "quiet small", text: trouble.remedy, lang: "en" }) : null,
+        make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#read() } }));
+    }
+  }
+
+  async #askDocuments() {
+    const isFirst = this.#documents === null;
     try {
       const { documents } = await ask("/v1/documents?prefix=settings/");
       this.#documents = new Map(documents.map((one) => [one.key, one]));
     } catch { return; /* what was shown stays */ }
-    fill(this.documents, make("h2", { id: "documents-title", text: t("settings.documents") }), make("p", { class: "quiet small", text: t("settings.documents-why") }),
+    if (isFirst) fill(this.documents, make("h2", { id: "documents-title", text: t("settings.documents") }), make("p", { class: "quiet small", text: t("settings.documents-why") }),
       make("div", { class: "settings-fields" }, DOCUMENTS.map((field) => this.#document(field))));
+    else for (const field of DOCUMENTS) this.#renew(`document-${field.name}`, () => this.#document(field));
   }
 
   #drawBackup() {
@@ -85,7 +117,7 @@ export class Settings {
   #row(field, id, value, change) {
     const control = this.#control(field, value, id);
     const state = make("p", { class: "small", role: "status" });
-    const before = control.value;
+    const before = control.dataset.before = control.value;
     const submit = async (event) => {
       event.preventDefault();
       if (control.value === before) return;
@@ -113,7 +145,7 @@ export class Settings {
     const value = field.shown ? field.shown(String(settings[field.name] ?? "")) : settings[field.name];
     return this.#row({ ...field, most }, `set-${field.name}`, value, async (given) => {
       this.#radio = await order("/v1/radio/set", { [field.name]: given }, { patience: PATIENCE_MS });
-      this.#drawAgain(field, `set-${field.name}`, () => this.#field(field));
+      this.#drawAgain(`set-${field.name}`, () => this.#field(field));
       gateway.load();
     });
   }
@@ -134,17 +166,29 @@ export class Settings {
       const value = given === "" ? undefined : field.kind === "number" ? Number(given) : given === "true" ? true : given === "false" ? false : given;
       await order("/v1/documents", { key, ...(value === undefined ? {} : { value }) });
       this.#documents.set(key, { value });
-      this.#drawAgain(field, `document-${field.name}`, () => this.#document(field));
+      this.#drawAgain(`document-${field.name}`, () => this.#document(field));
     });
   }
 
-  #drawAgain(field, id, drawn) {
-    const old = document.getElementById(id)?.closest("form");
-    if (!old) return;
+  /** Where it is another value now, unless somebody is about to change it here. */
+  #renew(id, drawn) {
+    const old = document.getElementById(id);
+    if (!old || old.value !== old.dataset.before || old === document.activeElement) return;
     const fresh = drawn();
+    if (fresh.querySelector(".field").value !== old.value) this.#replace(old.form, fresh);
+  }
+
+  #replace(old, fresh) {
     const hadFocus = old.contains(document.activeElement);
     old.replaceWith(fresh);
-    [fresh.querySelector("[role=status]").className, fresh.querySelector("[role=status]").textContent] = ["small good-words", t("saved")];
     if (hadFocus) fresh.querySelector("button").focus();
+  }
+
+  #drawAgain(id, drawn) {
+    const old = document.getElementById(id)?.form;
+    if (!old) return;
+    const fresh = drawn();
+    [fresh.querySelector("[role=status]").className, fresh.querySelector("[role=status]").textContent] = ["small good-words", t("saved")];
+    this.#replace(old, fresh);
   }
 }
