@@ -54,6 +54,53 @@ def a_password_lets_in(world):
 
 
 @test
+def signing_in_lets_other_tabs_in(world):
+    if not world.host.command:
+        return
+    with rigs.with_password(world, "correct horse") as host:
+        browser = Browser()
+        world.browsers.append(browser)
+        browser.go(host.base + "/conversations")
+        browser.find("#signin-field")
+        first = browser.driver.current_window_handle
+        browser.driver.switch_to.new_window("tab")
+        browser.go(host.base + "/conversations")
+        browser.type("#signin-field", "correct horse" + Keys.ENTER)
+        browser.until("the shell", lambda: browser.all(".app[data-state=open] .tabs"))
+        browser.driver.close()
+        browser.driver.switch_to.window(first)
+        browser.script("dispatchEvent(new Event('focus'))")
+        browser.until("the shell in the other", lambda: browser.all(".app[data-state=open] .tabs"))
+        browser.script("window.refused = []")
+
+
+# As if the host were not reached: what is asked for early, and the page's own question.
+SESSIONS = """
+const real = window.fetch;
+let sessions = 0;
+window.fetch = async (path, ...more) => {
+  if (path !== "/session") return real(path, ...more);
+  sessions += 1;
+  if (sessions < 3) throw new TypeError("cut");
+  const answer = await real(path, ...more);
+  const json = answer.json.bind(answer);
+  answer.json = async () => { const value = await json(); setTimeout(() => { window.isKnown = true; }); return value; };
+  return answer;
+};
+"""
+
+
+@test
+def who_began_without_a_line_can_sign_out(world):
+    browser = world.browser()
+    browser.command("Page.addScriptToEvaluateOnNewDocument", source=SESSIONS)
+    browser.go(world.host.base + "/conversations")
+    browser.until("its session", lambda: browser.script("return window.isKnown"))
+    browser.click('.head [aria-label="Menu"]')
+    browser.shows("Sign out", "dialog")
+
+
+@test
 def a_muted_conversation_shows_no_number_anywhere(world):
     one, other = world.open(f"/conversations/{PUBLIC}"), world.open("/nodes")
     place = first_conversation(one, PUBLIC)

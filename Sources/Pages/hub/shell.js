@@ -2,6 +2,7 @@
 import { fill, icon, iconButton, make } from "../parts/page.js";
 import { clock, tellTimesAnew } from "../parts/numbers.js";
 import { needWords, t } from "../parts/words.js";
+import { ask } from "../stores/api.js";
 import { onKeys, startKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
 import { styled } from "../shell/styled.js";
@@ -39,6 +40,8 @@ export class HubShell {
     // The line may have been cut before anybody listened.
     this.#tellLine();
     fleet.subscribe(() => this.#tellFleet());
+    // Begun without a line, it does not know whose pages these are.
+    live.on("hello", () => { if (this.session.isUnreached) ask("/session").then(() => location.reload()).catch(() => { /* with the next line */ }); });
     setInterval(tellTimesAnew, 20_000);
     this.#show(true);
     live.start();

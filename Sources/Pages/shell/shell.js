@@ -5,6 +5,7 @@ import { fill, icon, iconButton, make } from "../parts/page.js";
 import { clock, tellTimesAnew } from "../parts/numbers.js";
 import { t } from "../parts/words.js";
 import { named } from "../parts/text.js";
+import { ask } from "../stores/api.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
@@ -39,6 +40,8 @@ export class Shell {
     route.subscribe(() => this.#show());
     live.subscribe(() => this.#tellLine());
     live.on("signed-out", () => location.reload());
+    // Begun without a line: who is signed in is known with it.
+    live.on("linked", () => { if (this.#session.isUnreached) ask("/session").then((session) => { this.#session = session; }).catch(() => { /* with the next line */ }); });
     outbox.subscribe(() => this.#tellLine());
     gateway.subscribe(() => this.#tellState());
     conversations.subscribe(() => this.#tellUnread());

@@ -1,7 +1,7 @@
 // Who may come in: by a password, or by the secret that `meshpost web` prints.
 import { fill, make } from "../parts/page.js";
 import { t, tn } from "../parts/words.js";
-import { order } from "../stores/api.js";
+import { ask, order } from "../stores/api.js";
 
 /** Asks until `done(session)`. */
 export function showSignIn(place, session, done) {
@@ -17,6 +17,22 @@ export function showSignIn(place, session, done) {
   const trouble = make("p", { id: "signin-trouble", class: "trouble-line", role: "alert" });
   const button = make("button", { class: "button primary", type: "submit", text: t("signin.verb") });
   const say = (words) => { trouble.textContent = words ?? ""; field.toggleAttribute("aria-invalid", Boolean(words)); };
+  const ending = new AbortController();
+  const enter = (signed) => {
+    if (ending.signal.aborted) return;
+    ending.abort();
+    done(signed);
+  };
+  // The session is the whole browser's: it may have begun in another tab.
+  const look = async () => {
+    if (document.hidden) return;
+    try {
+      const found = await ask("/session");
+      if (found.signed_in) enter(found);
+    } catch { /* nobody answers: the card stays */ }
+  };
+  addEventListener("focus", look, { signal: ending.signal });
+  document.addEventListener("visibilitychange", look, { signal: ending.signal });
   const submit = async (event) => {
     event.preventDefault();
     button.disabled = true;
@@ -24,7 +40,7 @@ export function showSignIn(place, session, done) {
     // The whole address may be pasted as well.
     const given = isPassword ? field.value : /secret=([^&\s]+)/.exec(field.value)?.[1] ?? field.value.trim();
     try {
-      done(await order("/session", isHub ? { person: person.value.trim(), password: given } : isPassword ? { password: given } : { secret: given }));
+      enter(await order("/session", isHub ? { person: person.value.trim(), password: given } : isPassword ? { password: given } : { secret: given }));
     } catch (error) {
       const wait = error.answer?.retry_after_s;
       say(wait ? t("signin.wait", { seconds: wait }) : error.status === 403 ? t(isHub ? "signin.wrong-person" : isPassword ? "signin.wrong" : "signin.spent") : error.message);
