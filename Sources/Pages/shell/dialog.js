@@ -41,10 +41,14 @@ export function showKeys() {
 
 /** Language, keys, signing out. `version`: the host's; `forget()`: what this browser is not to keep. */
 export function openMenu(session, { version, forget } = {}) {
-  const choose = make("select", { id: "language", class: "field", on: { change: () => chooseLanguage(choose.value) } },
+  const choose = make("select", { id: "language", class: "field", on: { change: () => {
+    try { chooseLanguage(choose.value); } catch (error) { trouble.textContent = `${t("not-saved")} ${error.message}`; }
+  } } },
     Object.entries(languages).map(([code, name]) => make("option", { value: code, text: name, selected: code === language })));
+  // A browser's storage may be full.
+  const trouble = make("p", { class: "bad-words small", role: "alert" });
   const dialog = openDialog(t("menu"),
-    make("label", { for: "language", text: t("menu.language") }), choose,
+    make("label", { for: "language", text: t("menu.language") }), choose, trouble,
     make("div", { class: "row" },
       make("button", { type: "button", class: "button", text: t("keys.title"), on: { click: () => { dialog.close(); showKeys(); } } }),
       session.signed_in && !session.isUnreached ? make("button", { type: "button", class: "button", text: t("signout"), on: { click: () => signOut(forget) } }) : null),

@@ -140,7 +140,7 @@ export class View {
   }
 
   #version(node) {
-    return [node.name, node.alias, node.type, node.last_heard, node.hops, node.lat, node.lon, nodes.battery(node.key)?.mv, node.favourite, node.may_command, node.on_radio, route.id === node.key, Boolean(gateway.position)].join("\u0001");
+    return [node.name, node.alias, node.type, node.last_heard, node.hops, away(node), nodes.battery(node.key)?.mv, node.favourite, node.may_command, node.on_radio, route.id === node.key].join("\u0001");
   }
 
   #row(node, index) {
