@@ -350,9 +350,11 @@ import Testing
         try Data().write(to: URL(filePath: settings.location))
       }
       let store = try Store(settings)
-      let kept = try #require(store.provenance.setAside, "nothing is said")
-      #expect(try Data(contentsOf: URL(filePath: kept + "-wal")) == log)
-      #expect(store.epoch != epoch)
+      let loss = try #require(store.provenance.loss, "nothing is said")
+      let kept = try #require(loss.saved)
+      #expect(try Data(contentsOf: URL(filePath: isMissing ? kept : kept + "-wal")) == log)
+      #expect(loss.cause == (isMissing ? .removed : .damaged) && FileManager.default.fileExists(atPath: kept))
+      #expect((store.provenance.setAside == nil) == isMissing && store.epoch != epoch)
       withExtendedLifetime(scratch) {}
     }
   }

@@ -88,6 +88,14 @@ import Testing
     for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: settings.location + suffix) }
   }
 
+  @Test func `a database that is removed before its first hour is told with its epoch`() throws {
+    let epoch = try Store(settings).epoch
+    remove()
+    let told = try gaps(Store(settings))
+    #expect(told.map { $0["epoch"]?.string } == [epoch] && told.first?["reason"]?.string == "removed")
+    #expect(told.first?["last"] == nil, "nobody knows")
+  }
+
   /// `isTold`: the upstream got the event of the first loss before the second loss.
   @Test(arguments: [false, true]) func `a loss that was not sent before the next loss is sent with it`(_ isTold: Bool)
     throws

@@ -131,6 +131,8 @@ public final class Store {
     (isDamaged, openFile) = (false, StoreFiles.number(of: settings.location))
     // Before the damaged log is gone: if the start ends in between, the loss is found and told again, not forgotten.
     try beginBehindLoss(replaced)
+    // Without it, the loss of a database before its first mark would be told without its epoch, and again when a server names that.
+    if mark == nil { markLoss() }
     // So that the transactions after the damage are not found again, or reported as lost after a power cut.
     try checkpoint()
   }

@@ -40,7 +40,7 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
         "a server has events of this gateway that its database does not have: that is new, or an older copy of itself, or somebody else writes "
           + "under its id"
       }
-    let known = [saved.map { "it was saved as \($0)" }, last.map { "there had been \($0) events or more" }]
+    let known = [saved.map { "\(cause == .removed ? "its log" : "it") was saved as \($0)" }, last.map { "there had been \($0) events or more" }]
     let much = atMost.map { "\($0) events at most" } ?? "nobody knows how many events"
     return
       "\(([what] + [known.compactMap(\.self).joined(separator: "; ")].filter { !$0.utf8.isEmpty }).joined(separator: ": "))"
@@ -89,7 +89,7 @@ public struct StoreProvenance: Equatable, Sendable {
   public internal(set) var loss: StoreLoss?
   /// The lost transactions of the database's log, in words; `nil`: none. Starts a new epoch.
   public private(set) var lostFromLog: String?
-  /// Where the damaged log was saved.
+  /// Where the damaged log was saved, or that of a removed database.
   fileprivate var savedLog: String?
   /// Why the database is considered an older copy of itself, in words. Starts a new epoch.
   public internal(set) var putBack: String?
@@ -97,7 +97,10 @@ public struct StoreProvenance: Equatable, Sendable {
   /// Saves the files that SQLite would delete, or read only in part.
   init(beforeOpening location: String, _ clocks: any Clocks) throws(StoreError) {
     switch StoreFiles.logTrouble(location) {
-    case .databaseIsGone: setAside = try Store.moveAside(location, "corrupt", clocks)
+    case .databaseIsGone:
+      let isRemoved = StoreFiles.number(of: location) == nil
+      let kept = try Store.moveAside(location, "corrupt", clocks)
+      if isRemoved { savedLog = kept + "-wal" } else { setAside = kept }
     case .breaksOff(let lost):
       let kept = Store.freeName(location, "corrupt", clocks) + "-wal"
       try StoreFiles.copy(location + "-wal", to: kept)
@@ -127,7 +130,7 @@ extension Store {
   func markLoss() {
     guard !transactions.hasUncommitted, transactions.failure == nil else { return }
     do throws(StoreError) { try markProgress() } catch {
-      transactions.tell("the loss is not marked beside the database, until the hour's mark: \(error)")
+      transactions.tell("the end of the journal is not marked beside the database, until the hour's mark: \(error)")
     }
   }
 
@@ -147,10 +150,14 @@ extension Store {
 
   /// If several checks find the same loss, the most specific one counts.
   private func foundLoss() throws(StoreError) -> StoreLoss? {
+    let last = mark.flatMap { $0.seq > 0 ? $0.seq : nil }
     if let saved = provenance.setAside {
-      return StoreLoss(cause: .damaged, epoch: mark?.epoch, last: mark?.seq, saved: saved)
+      return StoreLoss(cause: .damaged, epoch: mark?.epoch, last: last, saved: saved)
     }
-    if identity.isNew { return mark.map { StoreLoss(cause: .removed, epoch: $0.epoch, last: $0.seq) } }
+    if identity.isNew {
+      guard mark != nil || provenance.savedLog != nil else { return nil }
+      return StoreLoss(cause: .removed, epoch: mark?.epoch, last: last, saved: provenance.savedLog)
+    }
     let known = mark.flatMap { $0.epoch == epoch ? $0.seq : nil }
     if let savedLog = provenance.savedLog { return StoreLoss(cause: .log, epoch: epoch, last: known, saved: savedLog) }
     if provenance.putBack != nil { return StoreLoss(cause: .older, epoch: epoch, last: known) }

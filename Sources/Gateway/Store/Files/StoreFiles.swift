@@ -7,7 +7,7 @@ import SQLite
 enum StoreFiles {
   /// A problem with the write-ahead log of a database.
   enum LogTrouble: Equatable {
-    /// The database is empty or missing: SQLite would delete the log with all its content.
+    /// The database is empty, or missing (it was removed, and the gateway killed): SQLite would delete the log with all its content.
     case databaseIsGone
     /// The log is broken in its middle: whole transactions follow, which were on disk and which SQLite would drop.
     case breaksOff(lost: Int)
