@@ -104,14 +104,21 @@ import Timing
     alerts.messagesWereLost(unknown)
     pass(1)
     #expect(try words() == [unknown.description])
-    let all = "messages were lost in the radio, or on their way from it, again and again"
+    let restart = RadioQueue.Loss(waited: 0, start: .unattended)
+    alerts.messagesWereLost(unknown)
+    pass(1)
+    #expect(try words() == [unknown.description], "the same")
+    alerts.messagesWereLost(restart)
+    let all = "in the radio, or on their way from it, again and again"
+    pass(1)
+    #expect(try words() == ["messages may have been lost \(all)"], "nobody knows whether there was any")
     alerts.messagesWereLost(RadioQueue.Loss(waited: 0, atLeast: nil, atMost: 1, start: nil))
     pass(1)
-    #expect(try words() == [all])
+    #expect(try words() == ["messages may have been lost \(all)"])
     for (lost, sum) in [(3, 3), (4, 7)] {
       alerts.messagesWereLost(RadioQueue.Loss(waited: 0, atLeast: lost, atMost: nil, start: nil))
       pass(1)
-      #expect(try words() == ["\(all): at least \(sum)"])
+      #expect(try words() == ["messages were lost \(all): at least \(sum)"])
     }
     alerts.stop()
   }

@@ -71,6 +71,22 @@ import VirtualRadio
     #expect(rest == nil)
   }
 
+  @Test func `announced messages that a restart has taken are reported once, by the restart or by the empty queue`() {
+    for isFoundFirst in [true, false] {
+      var queue = RadioQueue()
+      queue.connected(to: radio, now: at(10))
+      _ = queue.wasEmpty(askedAt: at(11))
+      queue.hinted(now: at(50))
+      #expect(queue.lacksAnnounced && !queue.dependsOnStart)
+      let loss = isFoundFirst ? queue.wasStarted(at: at(55), now: at(60)) : nil
+      #expect(loss == (isFoundFirst ? .init(waited: 0, start: .anew) : nil))
+      let rest = queue.wasEmpty(askedAt: at(61))
+      #expect(rest == (isFoundFirst ? nil : .init(waited: 0, atLeast: 1)))
+      #expect(queue.hasToldLoss(ofStart: at(55)) != isFoundFirst)
+      #expect(!queue.hasToldLoss(ofStart: at(49)) && !queue.hasToldLoss(ofStart: at(70)), "another restart")
+    }
+  }
+
   @Test func `a start at an unknown time gives no bound, and a sum with an unbounded loss has none`() {
     var queue = RadioQueue()
     queue.connected(to: radio, now: at(10))

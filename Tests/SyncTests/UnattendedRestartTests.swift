@@ -156,6 +156,17 @@ import VirtualRadio
     #expect(pair.synchronizer.state == .synced)
   }
 
+  @Test func `an announced message that a restart behind an open line has taken is told once`() throws {
+    let pair = try Pair(on: InventedMachine())
+    pair.sync()
+    pass(65, pair)
+    inject(1, into: pair)
+    pair.radio.reboot()
+    pair.run(until: { !pair.messageLosses.isEmpty }, "it is missing")
+    pass(1000, pair)
+    #expect(pair.messageLosses == [.init(waited: 0, atLeast: 1)] && pair.losses == 0)
+  }
+
   @Test func `a radio that was reset to its factory state behind an open line is met as another node`() throws {
     let pair = try Pair(on: InventedMachine())
     pair.sync()

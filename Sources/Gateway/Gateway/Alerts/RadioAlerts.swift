@@ -6,6 +6,7 @@ import JSON
 import Messaging
 import Store
 import Sync
+import UntrustedText
 
 /// Readings of the radio, its battery and this machine's supply.
 extension GatewayAlerts {
@@ -95,13 +96,13 @@ extension GatewayAlerts {
   func messagesWereLost(_ loss: RadioQueue.Loss) {
     let subject = AlertSubject(.radioQueueFull)
     var (text, value) = (loss.description, loss.atLeast.map { Double($0) })
-    if let before = board.said(of: subject) {
+    // What is said already stays: of a further restart, too, nobody knows whether it lost anything.
+    if let before = board.said(of: subject), value != nil || !before.text.isExactly(text) {
       // Not only the last one: an earlier loss, of which nobody knows the number, may be greater.
-      text = "messages were lost in the radio, or on their way from it, again and again"
-      if before.value != nil || value != nil {
-        let all = (before.value ?? 0) + (value ?? 0)
-        (text, value) = ("\(text): at least \(Int64(saturating: all))", all)
-      }
+      let all = (before.value ?? 0) + (value ?? 0)
+      value = all > 0 ? all : nil
+      text = "messages \(all > 0 ? "were" : "may have been") lost in the radio, or on their way from it, again and again"
+      if all > 0 { text += ": at least \(Int64(saturating: all))" }
     }
     read(subject, .bad(text: text, value: value))
     read(subject, .well)

@@ -220,7 +220,10 @@ final class Inbox {
     var loss = queue.dependsOnStart ? queue.wasStarted(at: start, now: loop.now) : nil
     if let start, let radio = queue.radio {
       let report = RadioStart(time: start, uptime: loop.now - start)
-      if starts.started(report, now: loop.now), loss == nil { loss = .init(waited: 0, start: .unattended) }
+      let isUnattended = starts.started(report, now: loop.now)
+      // Behind a line that stayed open: otherwise the announced ones would be told once more, when the queue is empty.
+      if loss == nil, starts.wasRestart, queue.lacksAnnounced { loss = queue.wasStarted(at: start, now: loop.now) }
+      if isUnattended, loss == nil, !queue.hasToldLoss(ofStart: start) { loss = .init(waited: 0, start: .unattended) }
       if starts.wasRestart { synchronizer?.radioWasRestarted() }
       let kept = store.ifReadable { try store.start(of: radio) } ?? nil
       if let news = starts.news(after: kept, now: loop.now) {

@@ -53,7 +53,7 @@ public struct RadioQueue {
     public var description: String {
       switch start {
       case .anew:
-        let lost = atLeast.map { "at least \($0) are lost" } ?? "nobody knows how many are lost"
+        let lost = atLeast.map { "at least \($0) are lost" } ?? "nobody knows how many are lost, if any"
         return "the radio was restarted before it had handed over all of its messages: \(waited) came, and \(lost)"
       case .unattended:
         return "the radio was restarted while this gateway did not read its messages: "
@@ -101,11 +101,13 @@ public struct RadioQueue {
   private var early = 0
   /// The most messages that this radio is known to have held at once.
   private var most = 0
+  /// The last reading that found a loss: a restart of the radio within it was the cause.
+  private var lossy: ClosedRange<MonotonicTime>?
 
   /// The link is up. Each radio has its own queue. `kept`: its counts from an earlier run or attachment.
   mutating func connected(to radio: PublicKey, kept: QueueCounts? = nil, now: MonotonicTime) {
     if radio != self.radio {
-      (emptyAt, most, counts, began) = (nil, 0, kept ?? QueueCounts(), kept?.began)
+      (emptyAt, most, lossy, counts, began) = (nil, 0, nil, kept ?? QueueCounts(), kept?.began)
       (isCut, counts.began) = (began != nil, nil)
       // That run was killed during a question: the radio may have handed over a message.
       if counts.isAsked { counts.unanswered += 1 }
@@ -121,6 +123,12 @@ public struct RadioQueue {
 
   /// Whether the radio can have lost messages by a restart.
   var dependsOnStart: Bool { isCut || isBacklog && counts.unanswered > 0 }
+
+  /// Announced messages are missing: if the radio was restarted meanwhile, they are lost with its queue.
+  var lacksAnnounced: Bool { !isBacklog && counts.hints > counts.taken }
+
+  /// What a restart at this time has lost was reported when the queue was empty after it.
+  func hasToldLoss(ofStart start: MonotonicTime) -> Bool { lossy?.contains(start) ?? false }
 
   /// `start`: the latest possible start of the radio; `nil`: not reported. Returns the restart's losses.
   mutating func wasStarted(at start: MonotonicTime?, now: MonotonicTime) -> Loss? {
@@ -191,6 +199,7 @@ public struct RadioQueue {
   /// The radio reports an empty queue. Returns the losses before that.
   mutating func wasEmpty(askedAt: MonotonicTime) -> Loss? {
     let loss = loss
+    if loss != nil, let began { lossy = began...max(began, askedAt + RadioStarts.exactness) }
     most = max(most, held)
     emptyAt = askedAt
     (isBacklog, counts, before) = (false, QueueCounts(), QueueCounts())

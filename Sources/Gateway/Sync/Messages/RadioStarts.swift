@@ -18,7 +18,7 @@ struct LinkEnd {
 /// in it: if no gateway read the queue before, they may be lost. Pure.
 struct RadioStarts {
   /// A radio reports whole seconds, and its link comes up or ends a moment after its start.
-  private static let exactness: Duration = .seconds(3)
+  static let exactness: Duration = .seconds(3)
   /// The clock of a radio without a quartz gains or loses this part.
   private static let drift = 2000.0
   /// The firmware counts milliseconds in 32 bits.
