@@ -79,9 +79,9 @@ import VirtualRadio
       queue.hinted(now: at(50))
       #expect(queue.lacksAnnounced && !queue.dependsOnStart)
       let loss = isFoundFirst ? queue.wasStarted(at: at(55), now: at(60)) : nil
-      #expect(loss == (isFoundFirst ? .init(waited: 0, start: .anew) : nil))
+      #expect(loss == (isFoundFirst ? RadioQueue.Loss(waited: 0, start: .anew) : nil))
       let rest = queue.wasEmpty(askedAt: at(61))
-      #expect(rest == (isFoundFirst ? nil : .init(waited: 0, atLeast: 1)))
+      #expect(rest == (isFoundFirst ? nil : RadioQueue.Loss(waited: 0, atLeast: 1)))
       #expect(queue.hasToldLoss(ofStart: at(55)) != isFoundFirst)
       #expect(!queue.hasToldLoss(ofStart: at(49)) && !queue.hasToldLoss(ofStart: at(70)), "another restart")
     }

@@ -9,7 +9,7 @@ import Timing
 /// The gateway's `AlertBoard`, and its changes on disk: each is a row, an event and a line of the log. A restart begins no
 /// alert anew.
 final class AlertWriter {
-  /// The most changes to keep while the disk refuses them; more than there are subjects.
+  /// The most changes to keep while the disk refuses them; more than there are subjects. The oldest beyond it are only in the log.
   private static let maxWaiting = 2 * AlertBoard.maxSubjects
 
   private struct Waiting {
@@ -27,6 +27,8 @@ final class AlertWriter {
   private let changes: StateChange
   private(set) var board: AlertBoard
   private var waiting: [Waiting] = []
+  /// Changes for which there was no room while the disk refused them.
+  private var dropped = 0
   private var lastNumber: UInt64 = 0
   private var writing: LoopTask?
   private(set) var isBegun = false
@@ -43,7 +45,10 @@ final class AlertWriter {
     recall()
   }
 
-  func stop() { isBegun = false }
+  func stop() {
+    isBegun = false
+    if dropped > 0 { log.error("stopping: changes of alerts that are only in the log, and have no event: \(dropped)") }
+  }
 
   func change(_ rules: AlertSettings) { for change in board.change(rules) { tell(change) } }
 
@@ -106,7 +111,10 @@ final class AlertWriter {
     lastNumber += 1
     waiting.append(
       Waiting(number: lastNumber, change: change, moment: moment, since: since, millivolts: millivolts))
-    if waiting.count > Self.maxWaiting { waiting.removeFirst() }
+    if waiting.count > Self.maxWaiting {
+      waiting.removeFirst()
+      dropped += 1
+    }
     write()
   }
 
@@ -135,6 +143,10 @@ final class AlertWriter {
     waiting.removeAll { written.contains($0.number) }
     for subject in batch.map(\.change.subject) where !board.isOpen(subject) {
       store.alertIsOver(subject.rule.rawValue, subject.name)
+    }
+    if dropped > 0 {
+      log.error("the disk refused changes of alerts for so long that \(dropped) are only in the log, and have no event")
+      dropped = 0
     }
     changes.note()
     if !waiting.isEmpty { await writeAll() }

@@ -101,7 +101,8 @@ extension GatewayAlerts {
       // Not only the last one: an earlier loss, of which nobody knows the number, may be greater.
       let all = (before.value ?? 0) + (value ?? 0)
       value = all > 0 ? all : nil
-      text = "messages \(all > 0 ? "were" : "may have been") lost in the radio, or on their way from it, again and again"
+      let were = all > 0 ? "were" : "may have been"
+      text = "messages \(were) lost in the radio, or on their way from it, again and again"
       if all > 0 { text += ": at least \(Int64(saturating: all))" }
     }
     read(subject, .bad(text: text, value: value))
