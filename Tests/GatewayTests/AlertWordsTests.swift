@@ -235,6 +235,10 @@ import Timing
     pass(2)
     let both = try store.alerts(openOnly: true, limit: 10).filter { $0.rule == "store_lost" }.map(\.text)
     #expect(both.count == 2 && both.contains(text) && both.contains { $0.contains("removed or replaced") }, "\(both)")
+    // And so is one of another cause.
+    alerts.storeIsLost("the database's log was damaged", .log)
+    pass(2)
+    #expect(try store.alerts(openOnly: true, limit: 10).filter { $0.rule == "store_lost" }.count == 3)
   }
 
   @Test func `a node without room in the contact table is reported after a minute, until there is room`() throws {

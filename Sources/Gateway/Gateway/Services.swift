@@ -91,7 +91,7 @@ extension Daemon {
     if let words = store.provenance.putBack {
       alerts.historiesMet(words)
     } else if let loss = store.provenance.loss {
-      alerts.storeIsLost("\(loss)")
+      alerts.storeIsLost("\(loss)", loss.cause)
     }
     alerts.radio(
       isUp: connection.state == .up, isScopeStuck: connection.isScopeStuck, message: publisher.summary)

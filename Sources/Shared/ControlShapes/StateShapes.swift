@@ -59,7 +59,7 @@ extension Shape {
   public struct Alert: Sendable { @inlinable public init() {}
     public let id = Field<Int64>("id")
     public let rule = Field<String>("rule", "the rule's name")
-    public let subject = Field<String?>("subject", "the upstream, or the node's key; absent: there is only one")
+    public let subject = Field<String?>("subject", "the upstream, the node's key, or the cause of a lost database; absent: there is only one")
     public let text = Field<String>("text", "for people")
     public let value = Field<Double?>("value")
     public let beganAt = Field<Int64>("began_at", "when it went wrong")

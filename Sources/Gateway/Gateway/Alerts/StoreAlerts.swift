@@ -23,17 +23,23 @@ extension GatewayAlerts {
       let amounts = unsent.map { "\($0.upstream) \($0.events)" }.joined(separator: ", ")
       text += ", of which upstreams had not got: \(amounts.cut(toBytes: 200))"
     }
-    storeIsLost(text)
+    storeIsLost(text, .damaged)
   }
 
-  /// The new database is well: the alert ends after its time.
-  func storeIsLost(_ text: String) { read(AlertSubject(.storeLost), .bad(text: text)) }
+  /// The new database is well: the alert ends after its time. An alert for each cause: one of an earlier loss stays open
+  /// for a day, and would lose its words, with the name of the saved file, to this one.
+  func storeIsLost(_ text: String, _ cause: StoreLoss.Cause) {
+    read(AlertSubject(.storeLost, cause.rawValue), .bad(text: text))
+  }
+
+  private static let file = "file"
 
   func readStore() {
     lookedAtStore = loop.now
-    read(AlertSubject(.storeLost), .well)
-    // A subject of its own: an earlier loss stays open for a day, and would swallow this one.
-    read(AlertSubject(.storeLost, "file"), store.lookAtOwnFile() ? .bad(text: Self.elsewhere) : .well)
+    for subject in board.open where subject.rule == .storeLost && !subject.name.isExactly(Self.file) {
+      read(subject, .well)
+    }
+    read(AlertSubject(.storeLost, Self.file), store.lookAtOwnFile() ? .bad(text: Self.elsewhere) : .well)
   }
 
   /// Checks at most once in `betweenStats`, when the daemon is awake anyway.
