@@ -197,6 +197,10 @@ public final class Messenger {
         (message.state, message.attempts.accepted) = (.sent, message.attempts.accepted + 1)
         save(message)
       }
+      // Its flood has taken the path out of the radio, and no list of changes shows that.
+      if let recipient = row.recipient, row.attempts.next > 0, try store.contact(recipient)?.contact.outPath != nil {
+        synchronizer.refresh(recipient)
+      }
       enqueue(message, isFromEarlierRun: true)
     }
     expireHeld()
