@@ -6,6 +6,8 @@ import Timing
 struct ContactIteration: Equatable {
   /// After this time without a record, the list counts as broken.
   static let silence: Duration = .seconds(5)
+  /// So many contacts at most are added while a list comes.
+  static let mostAdded: UInt32 = 64
 
   let id: UInt64
   /// The count in START: the size of the whole table, regardless of the request.
@@ -21,6 +23,7 @@ struct ContactIteration: Equatable {
 
   mutating func recordCame(now: MonotonicTime) {
     received &+= 1
-    deadline = now + Self.silence
+    // Of a list that has outgrown its table the end was lost: further records do not keep it open.
+    if received <= total || received - total <= Self.mostAdded { deadline = now + Self.silence }
   }
 }

@@ -280,6 +280,19 @@ struct ReadySession {
     #expect(radio.session.timedOut(now: radio.now) == [.completed(id: list!, broken)])
   }
 
+  @Test func `a list whose end does not come is not kept open by further records`() {
+    var radio = ReadySession()
+    let (list, _) = radio.submit(.getContacts(since: nil))
+    _ = radio.receive(.contactsStart(total: 2))
+    for _ in 1...70 {
+      _ = radio.receive(.contact(contact(1)))
+      radio.now = radio.now + .seconds(1)
+    }
+    // The 66th was the last that counted: its five seconds are over.
+    let broken = RadioSession.Outcome.failed(.listBroken(received: 70, total: 2))
+    #expect(radio.session.timedOut(now: radio.now) == [.completed(id: list!, broken)])
+  }
+
   @Test func `a list that is refused fails`() {
     var radio = ReadySession()
     let (list, _) = radio.submit(.getContacts(since: 5))
