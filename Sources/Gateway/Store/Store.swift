@@ -21,7 +21,7 @@ public final class Store {
     /// Maximum size of the journal in bytes, and maximum age of its events in seconds, for upstreams that are unreachable.
     public var journalMaxSize: Int64
     public var journalMaxAge: Int64
-    /// The number of messages that are kept, independent of the journal. Duplicates are recognised among these.
+    /// The number of messages that are kept, independent of the journal; more are deleted once an hour. Duplicates are recognised among these.
     public var messagesMax: Int64
     /// The number of nodes that are kept, not counting those that `forgetNodes` never deletes.
     public var nodesMax: Int64

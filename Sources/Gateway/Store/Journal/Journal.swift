@@ -50,7 +50,8 @@ public struct JournalEvent: Equatable, Sendable {
     self.size = size ?? body.count
   }
 
-  /// Of the row in the journal.
+  /// Of the row in the journal, without `trusted`: with it, rows of earlier versions would count as damaged, and a flip
+  /// there only decides whether `at` is believed.
   var checksum: Int64 { RowChecksum.of(seq: seq, at: at, kind: kind, body: body) }
 }
 
