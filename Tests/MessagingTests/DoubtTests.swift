@@ -117,6 +117,27 @@ import Testing
     #expect(channels == [isHandedOver ? trees.secret.digest : nil])
   }
 
+  @Test func `the recipient of a message that was attempted before the start is read again`() throws {
+    let bench = try Bench(on: InventedMachine())
+    let key = bench.other.key
+    var contact = try #require(try bench.store.contact(key)?.contact)
+    contact.outPath = Path(bytes: [0x22], bytesPerHop: 1)
+    bench.own.received(Command.addUpdateContact(contact).encode())
+    bench.synchronizer.restart(fully: true)
+    try bench.run("its path") {
+      try bench.store.contact(key)?.contact.outPath != nil && bench.synchronizer.knowsAllContacts
+    }
+    _ = try bench.send(SendRequest(to: "r1", text: "x", key: "k")).get()
+    try bench.run("an attempt") { try bench.state("k").attempts.next > 0 }
+    var isAsked = false
+    bench.swallow { command in
+      if command == .getContactByKey(key) { isAsked = true }
+      return false
+    }
+    try bench.messenger.begin()
+    try bench.run("the radio may have no path any more") { isAsked }
+  }
+
   @Test func `an unknown contact at the radio causes a full list of contacts`() throws {
     let bench = try Bench()
     bench.own.received(Command.removeContact(bench.other.key).encode())
