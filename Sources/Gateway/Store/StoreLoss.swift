@@ -115,7 +115,7 @@ extension Store {
   /// When the store is opened: the first event after the loss reports it, and no lost number is used again.
   func beginBehindLoss(_ replaced: Replaced?) throws(StoreError) {
     provenance.putBack = olderThanMark
-    let loss = if let replaced { replaced.loss(epoch: mark?.epoch, last: mark?.seq) } else { try foundLoss() }
+    let loss = if let replaced { replaced.loss(epoch: mark?.epoch, last: lastMarked) } else { try foundLoss() }
     provenance.loss = loss
     if !identity.isNew, loss != nil || provenance.putBack != nil {
       try renewEpoch(telling: loss)
@@ -150,29 +150,31 @@ extension Store {
 
   /// If several checks find the same loss, the most specific one counts.
   private func foundLoss() throws(StoreError) -> StoreLoss? {
-    let last = mark.flatMap { $0.seq > 0 ? $0.seq : nil }
     if let saved = provenance.setAside {
-      return StoreLoss(cause: .damaged, epoch: mark?.epoch, last: last, saved: saved)
+      return StoreLoss(cause: .damaged, epoch: mark?.epoch, last: lastMarked, saved: saved)
     }
     if identity.isNew {
       guard mark != nil || provenance.savedLog != nil else { return nil }
-      return StoreLoss(cause: .removed, epoch: mark?.epoch, last: last, saved: provenance.savedLog)
+      return StoreLoss(cause: .removed, epoch: mark?.epoch, last: lastMarked, saved: provenance.savedLog)
     }
-    let known = mark.flatMap { $0.epoch == epoch ? $0.seq : nil }
+    let known = mark?.epoch == epoch ? lastMarked : nil
     if let savedLog = provenance.savedLog { return StoreLoss(cause: .log, epoch: epoch, last: known, saved: savedLog) }
     if provenance.putBack != nil { return StoreLoss(cause: .older, epoch: epoch, last: known) }
-    return try replacedMark().map { StoreLoss(cause: .replaced, epoch: $0.epoch, last: $0.seq) }
+    return try replacedEpoch().map { StoreLoss(cause: .replaced, epoch: $0, last: lastMarked) }
   }
+
+  /// The last event that the mark knows of; `nil`: of none.
+  private var lastMarked: Int64? { mark.flatMap { $0.seq > 0 ? $0.seq : nil } }
 
   /// The epoch of a mark whose loss was reported to upstreams.
   private static let toldEpoch = "lost_epoch"
 
-  /// The mark of this gateway's database if a different database is in its place; `nil`: it is the same, or that is
+  /// The epoch of this gateway's database if a different database is in its place; `nil`: it is the same, or that is
   /// unknown.
-  func replacedMark() throws(StoreError) -> (epoch: String, seq: Int64)? {
+  private func replacedEpoch() throws(StoreError) -> String? {
     guard let mark else { return nil }
     let known: [String?] = [epoch, identity.epochBefore, try meta(Self.toldEpoch)?.text]
-    return known.contains(mark.epoch) ? nil : (mark.epoch, mark.seq)
+    return known.contains(mark.epoch) ? nil : mark.epoch
   }
 
   /// The server's newest events are of an epoch that this database has never had, up to `last`: reports the loss of what the database of that epoch had
