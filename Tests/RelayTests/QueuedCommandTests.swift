@@ -76,6 +76,25 @@ private final class WaitingSource: UpdatesSource {
     #expect(store.lastSeq == 1 && host.waited.isEmpty, "the hub's queue learns of the end")
   }
 
+  @Test func `a command that comes again after a thousand others is refused, and not carried out again`() throws {
+    let (host, source) = (Host(), WaitingSource())
+    let bench = try UpdatesBench(source, host)
+    defer { bench.end() }
+    let (loop, store, sync) = (bench.loop, bench.store, bench.sync)
+    store.write { store throws(SQLiteError) in
+      for number in 0...1000 {
+        try store.answerCommand(
+          number == 0 ? "c" : "c\(number)", of: "hub", body: Array("{}".utf8), answer: Array(#"{"ok":true}"#.utf8))
+      }
+    }
+    #expect(try store.commandAnswer("c", of: "hub") == [], "its answer is not kept")
+    #expect(try store.commandAnswer("c1", of: "hub")?.isEmpty == false)
+    loop.pass(.seconds(1))
+    sync.reachable(true)
+    loop.pass(.seconds(5))
+    #expect(store.lastSeq == 1 && host.waited.isEmpty, "the hub's queue learns that it has ended")
+  }
+
   @Test(arguments: [nil, 0, 600_000] as [Int64?])
   func `a command's waiting time goes by the hub's report and the time since, not by clocks`(_ age: Int64?) throws {
     // The hub's clock differs widely from the gateway's.

@@ -165,7 +165,11 @@ final class CommandIntake {
   /// The same id twice is one command.
   private func earlierAnswer(_ id: String) -> [UInt8]? {
     // If the store cannot be read, the command cannot be stored either, and the caller learns that.
-    store.ifReadable { try store.commandAnswer(id, of: upstream) }
+    let kept: [UInt8]? = store.ifReadable { try store.commandAnswer(id, of: upstream) }
+    guard kept?.isEmpty == true else { return kept }
+    return Self.answer(
+      RemoteCommand(upstream: upstream, id: id, name: "", body: .null),
+      .refused(code: "repeated", message: "a command with this id has ended here before"))
   }
 
   /// Runs a command to its end, even if its caller is gone.

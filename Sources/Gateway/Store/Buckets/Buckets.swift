@@ -53,8 +53,10 @@ extension Store {
 
   // MARK: Commands
 
-  /// The number of answered commands that are kept for each upstream, to recognise repetitions.
-  static let maxAnswered: Int64 = 1000
+  /// The number of each upstream's answered commands that are kept whole. Of earlier ones the id alone stays, so that a late repetition is refused:
+  /// for as long as a command may wait in a hub's queue, in milliseconds, and of a limited number.
+  private static let (wholeAnswered, mostAnswered): (Int64, Int64) = (1000, 5000)
+  private static let answeredAge: Int64 = 30 * 86_400_000
 
   /// Within a `write`: stores a command. False: the upstream has sent this id before. `age`: milliseconds in the
   /// server's queue.
@@ -66,7 +68,7 @@ extension Store {
       .text(upstream), .text(id), .blob(body), .integer(elapsedNow - max(0, age))) > 0
   }
 
-  /// Within a `write`: stores the answer to a command, and the command if it was not queued.
+  /// Within a `write`: stores the answer to a command, and the command if it was not queued. An answer is never empty.
   public func answerCommand(
     _ id: String, of upstream: String, body: [UInt8], answer: [UInt8]
   ) throws(SQLiteError) {
@@ -75,14 +77,21 @@ extension Store {
       INSERT INTO commands(upstream, id, body, at, answer) VALUES (?, ?, ?, ?, ?)
       ON CONFLICT(upstream, id) DO UPDATE SET answer = excluded.answer
       """, .text(upstream), .text(id), .blob(body), .integer(elapsedNow), .blob(answer))
+    let newest =
+      try database.value("SELECT max(number) FROM commands WHERE upstream = ?", .text(upstream))?.integer ?? 0
     try database.run(
       """
-      DELETE FROM commands WHERE upstream = ?1 AND answer IS NOT NULL AND number <=
-      (SELECT max(number) FROM commands WHERE upstream = ?1) - ?2
-      """, .text(upstream), .integer(Self.maxAnswered))
+      DELETE FROM commands WHERE upstream = ?1 AND answer IS NOT NULL AND (number <= ?2 OR (number <= ?3 AND at < ?4))
+      """, .text(upstream), .integer(newest - Self.mostAnswered), .integer(newest - Self.wholeAnswered),
+      .integer(elapsedNow - Self.answeredAge))
+    try database.run(
+      """
+      UPDATE commands SET body = x'', answer = x'' WHERE upstream = ?1 AND answer IS NOT NULL AND number <= ?2
+      AND body <> x''
+      """, .text(upstream), .integer(newest - Self.wholeAnswered))
   }
 
-  /// The answer to the command with this id; `nil`: unknown, or not answered yet.
+  /// The answer to the command with this id; empty: it is not kept any more; `nil`: unknown, or not answered yet.
   public func commandAnswer(_ id: String, of upstream: String) throws(StoreError) -> [UInt8]? {
     try translating { () throws(SQLiteError) in
       try database.value(
