@@ -87,19 +87,6 @@ extension HubStore {
     }
   }
 
-  /// The oldest date of a part's rows at any gateway; `nil`: there is none.
-  func oldest(_ part: Purge.Part, latest: Int64) throws(HubDatabaseError) -> Int64? {
-    guard case .events(let kind) = part else {
-      return try oldMessages(after: 0, before: .max, latest: latest, limit: 100).dates?.lowerBound
-    }
-    var (oldest, gateway) = (Int64?.none, try gateway(after: "", only: nil))
-    while let id = gateway {
-      if let at = try oldestEvent(of: id, kind, after: 0, latest: latest) { oldest = min(oldest ?? at, at) }
-      gateway = try self.gateway(after: id, only: nil)
-    }
-    return oldest
-  }
-
   /// Notes that an operator has deleted all rows beyond `[retention]`.
   public func retentionIsDone(_ retention: Retention, at now: Int64) throws(HubDatabaseError) {
     var progress = try retentionProgress()

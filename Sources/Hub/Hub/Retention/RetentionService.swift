@@ -90,7 +90,8 @@ struct RetentionService: Sendable {
     return count
   }
 
-  private func run(at now: Int64, clock: Int64) async throws -> Purge.Count {
+  /// `isAgain`: parts that came up meanwhile wait for the next run. Gateways name kinds, and could make each run the first of another one.
+  private func run(at now: Int64, clock: Int64, isAgain: Bool = false) async throws -> Purge.Count {
     let (store, retention) = (stores.maintenance, retention)
     var progress = try await store.retentionProgress()
     if retention.isEmpty, progress.isEmpty { return Purge.Count() }
@@ -110,11 +111,27 @@ struct RetentionService: Sendable {
     let new = unknown.withLock { $0 }
     for part in new {
       guard let age = retention.age(of: part) else { continue }
-      let oldest = try await store.oldest(part, latest: max(now, clock))
-      progress[part] = RetentionProgress(through: oldest ?? now - age, at: now)
+      let first = try await oldest(part, latest: max(now, clock))
+      progress[part] = RetentionProgress(through: first ?? now - age, at: now)
     }
     try await store.keep(progress)
-    return new.isEmpty ? count : try await run(at: now, clock: clock)
+    guard !new.isEmpty, !isAgain else { return count }
+    return count.adding(try await run(at: now, clock: clock, isAgain: true))
+  }
+
+  /// The oldest date of a part's rows at any gateway; `nil`: there is none. One gateway at a time: batches wait for the same connection.
+  private func oldest(_ part: Purge.Part, latest: Int64) async throws -> Int64? {
+    let store = stores.maintenance
+    guard case .events(let kind) = part else {
+      return try await store.oldMessages(after: 0, before: .max, latest: latest, limit: 100).dates?.lowerBound
+    }
+    var oldest: Int64?
+    var gateway = try await store.gateway(after: "", only: nil)
+    while let id = gateway {
+      if let at = try await store.oldestEvent(of: id, kind, after: 0, latest: latest) { oldest = min(oldest ?? at, at) }
+      gateway = try await store.gateway(after: id, only: nil)
+    }
+    return oldest
   }
 
   /// Notes the progress of a run, and counts and reports the rows beyond its limit.
@@ -175,5 +192,13 @@ extension Purge.Count {
     case .messages: tables[.messages] ?? 0
     case .events(let kind): kinds[kind] ?? 0
     }
+  }
+
+  fileprivate func adding(_ later: Self) -> Self {
+    var sum = self
+    sum.tables.merge(later.tables, uniquingKeysWith: +)
+    sum.kinds.merge(later.kinds, uniquingKeysWith: +)
+    if let dates = later.dates { sum.dates = dates.upperBound.within(dates.lowerBound.within(sum.dates)) }
+    return sum
   }
 }

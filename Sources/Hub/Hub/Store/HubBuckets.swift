@@ -11,6 +11,8 @@ extension HubStore {
   /// Updates that a gateway's own list of messages of named hearers keeps. A gateway further behind would not forward the older ones.
   static let mostHeardForOne: Int64 = 1000
   static let heardBucket = "heard"
+  /// Gateways whose lists go in one turn: batches wait meanwhile.
+  private static let forgottenAtOnce = 100
   /// Approximate size of a page's updates.
   private static let bucketPageBytes: Int64 = 256 * 1024
 
@@ -124,8 +126,8 @@ extension HubStore {
     }
   }
 
-  /// Deletes the named hearers and the lists of gateways without a token and without a contact since then: nobody reads these lists. A gateway that
-  /// returns names its hearers again.
+  /// Deletes the named hearers and the lists of some gateways without a token and without a contact since then: nobody reads these lists. A gateway
+  /// that returns names its hearers again.
   func forgetHearers(
     of holders: (own: Set<String>, tokens: Set<String>), unseenSince: Int64
   ) throws(HubDatabaseError) -> [String] {
@@ -137,7 +139,7 @@ extension HubStore {
     ) { $0.text(0) }.filter { !holders.own.contains($0) }
     guard !asking.isEmpty else { return [] }
     let bound = Set(try tokenBindings().filter { holders.tokens.contains($0.token) }.map(\.gateway))
-    let gone = asking.filter { !bound.contains($0) }
+    let gone = Array(asking.filter { !bound.contains($0) }.prefix(Self.forgottenAtOnce))
     for gateway in gone {
       try transaction { () throws(HubDatabaseError) in
         try database.lock(gateway)
