@@ -89,17 +89,29 @@ struct Doctor: AsyncParsableCommand {
 
   // MARK: Readiness
 
-  private static func answer(_ configuration: HubConfiguration) -> HubFinding {
+  private static func host(of configuration: HubConfiguration) -> String {
     let any = ["0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"]
-    let host = any[configuration.host] ?? configuration.host
+    return any[configuration.host] ?? configuration.host
+  }
+
+  /// The answer of the hub on this machine; `nil`: there is none.
+  static func response(_ configuration: HubConfiguration, _ target: String, token: String? = nil) -> HTTPResponse? {
     let loop = EventLoop()
-    let client = HTTPClient(.tcp(host: host, port: UInt16(clamping: configuration.port), tls: false), on: loop)
+    let address = host(of: configuration)
+    let client = HTTPClient(.tcp(host: address, port: UInt16(clamping: configuration.port), tls: false), on: loop)
+    var headers = HTTPHeaders()
+    if let token { headers.add("Authorization", "Bearer \(token)") }
+    let request = HTTPRequest("GET", target, headers: headers)
     var response: HTTPResponse?
-    // `try?`: no answer is a finding.
-    loop.run { response = try? await client.send(HTTPRequest("GET", "/readyz"), timeout: .seconds(5)) }
+    // `try?`: no answer is an answer, too.
+    loop.run { response = try? await client.send(request, timeout: .seconds(5)) }
     client.close()
-    let place = "\(host) port \(configuration.port)"
-    guard let response else {
+    return response
+  }
+
+  private static func answer(_ configuration: HubConfiguration) -> HubFinding {
+    let place = "\(host(of: configuration)) port \(configuration.port)"
+    guard let response = Self.response(configuration, "/readyz") else {
       return HubFinding(
         "hub", .failed, "no answer on \(place)",
         "Check whether it runs: `systemctl status meshpost-hub`, `journalctl -u meshpost-hub`.")

@@ -21,8 +21,8 @@ struct Gateways: AsyncParsableCommand {
     @Flag(help: "Remove it without a question.") var yes = false
     @Argument(help: "The gateway's id.") var gateway: String
 
-    /// A hub that serves ends a token, and what was begun with it, within this time.
-    private static let tokensEnd: Duration = .seconds(2)
+    /// A hub that serves ends a token, and what was begun with it, within a second. One that does not answer here gets this time unasked.
+    private static let (longestEnd, unaskedEnd): (Duration, Duration) = (.seconds(15), .seconds(2))
 
     func validate() throws {
       guard Name.isAllowed(gateway) else { throw ValidationError("a gateway's id must be \(Name.allowed)") }
@@ -48,7 +48,7 @@ struct Gateways: AsyncParsableCommand {
             "a token that was bound to \(gateway) has ended; `systemctl reload meshpost-hub`, and repeat this command",
             75)  // EX_TEMPFAIL
         }
-        if own != nil { try await Task.sleep(for: Self.tokensEnd) }
+        if let secret = own?.secrets.first { try await waitForEnd(of: secret, configuration) }
         let removed = try await store.removeGateway(gateway) { took in
           // The hub works for as long as the step took.
           try await Task.sleep(for: max(took, .milliseconds(10)))
@@ -59,6 +59,20 @@ struct Gateways: AsyncParsableCommand {
         }
         print("removed \(gateway), \(removed.events) events, \(removed.messages) messages that nobody else heard")
       }
+    }
+
+    /// Waits until the hub refuses the token.
+    private func waitForEnd(of secret: String, _ configuration: HubConfiguration) async throws {
+      let end = ContinuousClock.now + Self.longestEnd
+      while let answer = Doctor.response(configuration, "/v1/gateways/\(gateway)", token: secret) {
+        if answer.status == 401 { return }
+        guard ContinuousClock.now < end else {
+          let words = "the hub still takes the token of \(gateway): see its log, and repeat this command"
+          throw failure(words, 75)  // EX_TEMPFAIL
+        }
+        try await Task.sleep(for: .milliseconds(200))
+      }
+      try await Task.sleep(for: Self.unaskedEnd)
     }
   }
 }
