@@ -128,8 +128,9 @@ extension HubStore {
     let isCut = shown.count < found.count
     found = shown
     for (digest, name) in try channelNames() { found[digest]?.name = name }
-    // A channel without a name event has its name from its newest message.
-    for (digest, channel) in found where channel.name == nil {
+    // A channel without a name event has its name from its newest message. One that is found too late is shown without it.
+    let budget = ReadBudget()
+    for (digest, channel) in found where channel.name == nil && !budget.isLate {
       found[digest]?.name =
         try database.first(
           "SELECT body FROM updates WHERE gateway = '' AND bucket = ?1 ORDER BY seq DESC LIMIT 1", "channel/\(digest)"
@@ -171,19 +172,22 @@ extension HubStore {
     return Dictionary(uniqueKeysWithValues: best.prefix(channelsShown).map { ($0.key, $0.value) })
   }
 
-  /// The last names that gateways gave their channels.
+  /// The last names that gateways gave their channels, as many as are found in time.
   private func channelNames() throws(HubDatabaseError) -> [String: String] {
     var names: [String: (id: Int64, name: String)] = [:]
     let join = joinEvents(
       "FROM events x WHERE x.gateway = g.id AND x.kind = 'channel' ORDER BY x.id DESC LIMIT \(Self.channelsOfOne)")
-    try database.every(
-      "SELECT e.id, e.body FROM gateways g \(join) WHERE \(bytes("e.body")) <= 1024 LIMIT 100000"
-    ) { row in
+    let budget = ReadBudget()
+    try database.each(
+      "SELECT e.id, e.body FROM gateways g \(join) WHERE \(bytes("e.body")) <= 1024 LIMIT 100000", []
+    ) { (row) throws(HubDatabaseError) in
       // `try?`: stored values were valid JSON when they arrived.
-      guard let body = try? JSONValue(parsing: row.text(1)), let digest = body["channel"]?.string,
+      if let body = try? JSONValue(parsing: row.text(1)), let digest = body["channel"]?.string,
         let name = HubBounds.cut(body["name"]?.string, HubBounds.nameBytes), names[digest]?.id ?? -1 < row.integer(0)
-      else { return }
-      names[digest] = (row.integer(0), name)
+      {
+        names[digest] = (row.integer(0), name)
+      }
+      return !budget.isLate
     }
     return names.mapValues(\.name)
   }
