@@ -186,6 +186,45 @@ import Testing
     #expect(mark.names.count == 2)
   }
 
+  @Test(arguments: [true, false])
+  func `an older copy that is put back is told by its events, and a purged database is none`(_ isOlder: Bool)
+    async throws
+  {
+    let location = scratch.location("older.db")
+    let mark = try #require(DatabaseMark(location))
+    var settings = HubAlertSettings()
+    settings.rules.times[.hubStoreLost] = AlertTimes(begins: .zero, ends: .zero)
+    func take(_ seq: Int64, _ stores: HubStores) async throws {
+      let event = HubEvent(seq: seq, at: seq, trusted: true, kind: "advert", body: .object([("key", .string("k"))]))
+      let batch = PreparedBatch([event], of: "e", in: .nodes, from: "g", after: nil, at: 1)
+      _ = try await stores.writer.take([batch])
+      await stores.copyLog(atEnd: true)
+    }
+    do {
+      let stores = try HubStores(location: location)
+      try await take(1, stores)
+      try FileManager.default.copyItem(atPath: location, toPath: location + ".backup")
+      try await take(2, stores)
+      let newest = try #require(try await stores.monitor.newestEventMark())
+      mark.add(try await stores.writer.name())
+      mark.note(newest: newest)
+      #expect(mark.newest == newest && mark.names.count == 1)
+      if !isOlder { try await stores.writer.delete(.events, [1, 2]) }
+    }
+    if isOlder {
+      for suffix in ["", "-wal", "-shm"] { unlink(location + suffix) }
+      try FileManager.default.copyItem(atPath: location + ".backup", toPath: location)
+    }
+    let stores = try HubStores(location: location)
+    let alerts = HubAlerts(settings, stores, LinkRegistry(), name: "h", location: location, mark: mark)
+    for _ in 0..<2 {
+      await stores.probe.probe()
+      await alerts.check()
+    }
+    let open = try await stores.monitor.alerts(before: .max, openOnly: true, limit: 10).alerts
+    #expect(open.contains { $0.rule == "hub_store_lost" && $0.text.contains("older copy") } == isOlder)
+  }
+
   @Test func `a database on a server is identified by its address, if there is a folder for the mark`() throws {
     let address = "postgresql://hub:secret@db.example.org/mesh"
     #expect(DatabaseMark(address, folder: nil) == nil)

@@ -18,6 +18,8 @@ actor HubAlerts {
   private static let maxSubjects = 65_536
   private static let mostPending = 2 * maxSubjects
   private static let writtenAtOnce = 200
+  /// Pause between two notes of the newest event: each writes a file.
+  private static let newestPause: Duration = .seconds(3600)
   /// Pause between two searches for alerts that gateways have forgotten.
   private static let searchPause: Duration = .seconds(300)
 
@@ -54,6 +56,7 @@ actor HubAlerts {
   /// The last check of gateways, and the last search for forgotten alerts.
   private var checkedAt: MonotonicTime?
   private var searchedAt: MonotonicTime?
+  private var newestNotedAt: MonotonicTime?
   private nonisolated let lastCensus = Mutex<Census?>(nil)
 
   init(
@@ -119,6 +122,7 @@ actor HubAlerts {
       mark?.add(name)
       (unmarked, isMarked, replaced) = (nil, true, nil)
     }
+    if hasChecked, isMarked, !isLost { await noteNewest() }
     await updateCensus()
     // At the end of the check: only the time until the next check counts as a gap.
     if hasChecked { checkedAt = now }
@@ -200,11 +204,14 @@ actor HubAlerts {
   private func readLoss() async throws {
     if !isMarked, unmarked == nil {
       let found = try await stores.monitor.name()
+      var words: String?
       if let known = mark?.names, !known.isEmpty, !known.contains(found) {
-        replaced = "\(name): \(Self.replacedDatabase)"
-        HubLog.write(.error, Self.replacedDatabase)
+        words = Self.replacedDatabase
+      } else if location != nil, let newest = mark?.newest, try await stores.monitor.lacks(newest) {
+        words = Self.olderDatabase
       }
-      unmarked = found
+      if let words { HubLog.write(.error, words) }
+      (replaced, unmarked) = (words.map { "\(name): \($0)" }, found)
     }
     var text = replaced
     if text == nil {
@@ -217,6 +224,21 @@ actor HubAlerts {
     "the database is not the one that was here before, which was removed, or replaced by another one than its backup. Gateways send again what "
     + "their journals still have; all else (people, states, commands, what is older) is only in a backup: to have it back, end the hub and put that in "
     + "its place"
+
+  private static let olderDatabase =
+    "the database is an older copy of the one that was here before. Gateways send again what their journals still have; all else since the copy "
+    + "(people, states, commands, what is older) is lost"
+
+  /// Notes the newest event of an SQLite file, by which the next start recognises an older copy.
+  private func noteNewest() async {
+    guard location != nil, newestNotedAt.map({ now - $0 >= Self.newestPause }) ?? true else { return }
+    do {
+      if let newest = try await stores.monitor.newestEventMark() { mark?.note(newest: newest) }
+      newestNotedAt = now
+    } catch {
+      // The probe reports what is wrong with the database.
+    }
+  }
 
   private func readDisk() {
     guard let location, settings.diskFree > 0 else { return }
