@@ -43,7 +43,7 @@ extension HubStore {
   private static let mostAlerts: Int64 = 20_000
   private static let mostOfGateway: Int64 = 1000
   private static let mostOpen = Int64(AlertBoard.maxSubjects)
-  private static let lostRows = 1000
+  private static let lostRows = 100
   /// A state is newer than an alert's last event only if it came later by more than this many milliseconds.
   private static let settled: Int64 = 60_000
   private static let columns = """
@@ -127,8 +127,9 @@ extension HubStore {
     }
   }
 
-  /// Ends alerts that a gateway has forgotten, for example with its old database: the gateway's state shows no open alert.
-  func endLostAlerts(at now: Int64) throws(HubDatabaseError) {
+  /// Ends alerts that a gateway has forgotten, for example with its old database: the gateway's state shows no open alert. A page at a time: batches
+  /// wait for the same connection.
+  func endLostAlerts(at now: Int64) async throws(HubDatabaseError) {
     var after: Int64 = 0
     while true {
       var (lost, rows) = ([Int64](), 0)
@@ -145,6 +146,7 @@ extension HubStore {
       }
       try end(lost, at: now)
       guard rows == Self.lostRows else { return }
+      await Task.yield()
     }
   }
 
