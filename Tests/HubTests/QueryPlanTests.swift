@@ -99,6 +99,12 @@ import Testing
     _ = try await store.alertCounts(of: ["g"])
     _ = try await store.auditRecords(before: .max, limit: 10)
     _ = try await store.lastContacts(after: "", limit: 10)
+    _ = try await store.fleetSettings(now: 9)
+    _ = try await store.unknown(["x"])
+    _ = try await store.kind(of: "g", after: "")
+    _ = try await store.oldEvents(of: "g", "message", after: 0, before: 9, latest: 9, limit: 10)
+    _ = try await store.oldContacts(of: "g", after: "", before: 9, limit: 10)
+    _ = try await store.lacks("1 x")
   }
 
   @Test func `no query scans a whole table`() async throws {
