@@ -36,6 +36,21 @@ import Testing
     #expect(answers == [0: .integer(0), 1: .integer(1)])
   }
 
+  @Test func `a command that is asked for again is answered to both, another one of its id is refused`() async throws {
+    let (registry, sent) = (LinkRegistry(patience: .seconds(600)), Sent())
+    _ = await linked(registry, sent)
+    let answers = try await withThrowingTaskGroup(of: JSONValue.self) { group in
+      for _ in 0..<2 { group.addTask { try await registry.request("g", id: "c", command: .null) } }
+      for _ in 0..<12_000 where sent.ids.withLock({ $0.count }) < 2 { try await Task.sleep(for: .milliseconds(5)) }
+      await #expect(throws: LinkRegistry.Failure.away) {
+        _ = try await registry.request("g", id: "c", command: .bool(true))
+      }
+      await registry.answered("g", id: "c", .integer(7))
+      return try await group.reduce(into: [JSONValue]()) { $0.append($1) }
+    }
+    #expect(answers == [.integer(7), .integer(7)])
+  }
+
   @Test func `a command whose id begins with an accent ends with its link`() async throws {
     let (registry, sent) = (LinkRegistry(patience: .seconds(600)), Sent())
     let link = await linked(registry, sent)

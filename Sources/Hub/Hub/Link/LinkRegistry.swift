@@ -39,6 +39,12 @@ actor LinkRegistry {
     let command: [UInt8]
   }
 
+  /// A command under way, and those who wait for its answer: whoever asked may ask again before the hub knows that the first connection is dead.
+  private struct Request {
+    let message: [UInt8]
+    var waiting: [Int: CheckedContinuation<JSONValue, any Error>] = [:]
+  }
+
   /// The beginning of the bucket names of notifications about a command's result.
   static let resultPrefix = "result/"
 
@@ -88,7 +94,7 @@ actor LinkRegistry {
   private var listeners: [String: Set<String>] = [:]
   private var lastID = 0
   private var isWatching = false
-  private var requests: [Key: CheckedContinuation<JSONValue, any Error>] = [:]
+  private var requests: [Key: Request] = [:]
   private var results: [Key: [Int: CheckedContinuation<Void, Never>]] = [:]
 
   /// Makes this the gateway's only link: an older one may be half-open. `isSilent`: the link is silent for too long, so the registry closes it.
@@ -183,7 +189,9 @@ actor LinkRegistry {
     links[gateway] = nil
     changes += 1
     for key in requests.keys where key.gateway == gateway {
-      requests.removeValue(forKey: key)?.resume(throwing: Failure.away)
+      for waiting in requests.removeValue(forKey: key)?.waiting.values ?? [:].values {
+        waiting.resume(throwing: Failure.away)
+      }
     }
   }
 
@@ -263,31 +271,38 @@ actor LinkRegistry {
 
   // MARK: Requests
 
-  /// Sends a request to the gateway; throws if the gateway is not connected or does not answer in time.
+  /// Sends a request to the gateway; throws if the gateway is not connected or does not answer in time. The gateway carries out an id once, so the
+  /// same request is sent again, over the present link, and its answer is for all who wait. Another one with an id under way is refused.
   func request(_ gateway: String, id: String, command: JSONValue) async throws -> JSONValue {
     guard let link = links[gateway] else { throw Failure.away }
     let key = Key(gateway: gateway, command: Array(id.utf8))
-    guard requests[key] == nil else { throw Failure.away }
     let message = JSONWriter.object(["type": "request", "id": id, "method": "command", "params": command])
+    guard requests[key].map({ $0.message == message }) ?? true else { throw Failure.away }
+    lastID += 1
+    let number = lastID
     let timer = Task { [patience] in
       // `try?`: the answer cancels it.
       try? await Task.sleep(for: patience)
       guard !Task.isCancelled else { return }
-      self.giveUp(key)
+      self.giveUp(key, number)
     }
     defer { timer.cancel() }
     return try await withCheckedThrowingContinuation { continuation in
-      requests[key] = continuation
+      requests[key, default: Request(message: message)].waiting[number] = continuation
       Task {
-        if await !link.send(message) { self.giveUp(key) }
+        if await !link.send(message) { self.giveUp(key, number) }
       }
     }
   }
 
-  private func giveUp(_ key: Key) { requests.removeValue(forKey: key)?.resume(throwing: Failure.timedOut) }
+  private func giveUp(_ key: Key, _ number: Int) {
+    requests[key]?.waiting.removeValue(forKey: number)?.resume(throwing: Failure.timedOut)
+    if requests[key]?.waiting.isEmpty == true { requests[key] = nil }
+  }
 
   func answered(_ gateway: String, id: String, _ answer: JSONValue) {
-    requests.removeValue(forKey: Key(gateway: gateway, command: Array(id.utf8)))?.resume(returning: answer)
+    let key = Key(gateway: gateway, command: Array(id.utf8))
+    for waiting in requests.removeValue(forKey: key)?.waiting.values ?? [:].values { waiting.resume(returning: answer) }
   }
 
   /// Returns when the command has ended, or after `limit`. `isOver`: asked once the end would be noticed, for the
