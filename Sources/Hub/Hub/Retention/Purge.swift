@@ -68,6 +68,14 @@ public struct Purge: Sendable {
       self = name.begins(with: Self.prefix) ? .events(kind: String(name.dropFirst(Self.prefix.count))) : .messages
     }
 
+    /// Whether gateways of this version have it.
+    var isKnown: Bool {
+      switch self {
+      case .messages: true
+      case .events(let kind): KnownKinds.all.contains(kind)
+      }
+    }
+
     var name: String {
       switch self {
       case .messages: "messages"

@@ -16,6 +16,8 @@ struct RetentionService: Sendable {
   /// Bytes of waiting batches above which gateways come first, for at most `longestWait`.
   private static let busy = 256 << 10
   private static let longestWait: Duration = .seconds(60)
+  /// Parts with a progress. Gateways name kinds: the events of further unknown ones are kept.
+  private static let mostParts = 1000
   /// A gateway with a contact within this time exists, with any token: milliseconds.
   private static let lately: Int64 = 86_400_000
 
@@ -100,7 +102,10 @@ struct RetentionService: Sendable {
     var plan = retention.plan
     plan.bound = { [progress] part in
       guard let own = progress[part], let age = retention.age(of: part) else {
-        unknown.withLock { _ = $0.insert(part) }
+        unknown.withLock { parts in
+          guard part.isKnown || progress.count + parts.count < Self.mostParts else { return }
+          parts.insert(part)
+        }
         return .min
       }
       return own.bound(now - age, at: now)
