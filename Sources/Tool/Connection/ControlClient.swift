@@ -24,8 +24,9 @@ struct ControlClient {
 
   /// `limit`: seconds to wait for the answer.
   func get(_ target: String, limit: Int = 30) throws -> Answer { try ask(HTTPRequest("GET", target), limit) }
-  func post(_ target: String, body: [UInt8] = [], limit: Int = 30) throws -> Answer {
-    try ask(HTTPRequest("POST", target, body: body), limit)
+  /// `remedy`: what the user can do if the request was sent, and its answer was lost.
+  func post(_ target: String, body: [UInt8] = [], limit: Int = 30, remedy: String? = nil) throws -> Answer {
+    try ask(HTTPRequest("POST", target, body: body), limit, remedy: remedy)
   }
 
   /// Sends the request, and prints the answer.
@@ -117,8 +118,8 @@ struct ControlClient {
     return OtherRadios(response)
   }
 
-  private func ask(_ request: HTTPRequest, _ limit: Int) throws -> Answer {
-    let response = try send(request, limit: limit, nil)
+  private func ask(_ request: HTTPRequest, _ limit: Int, remedy: String? = nil) throws -> Answer {
+    let response = try send(request, limit: limit, remedy: remedy, nil)
     guard (200..<300).contains(response.status) else { throw refusal(response, response.body) }
     let text = String(decoding: response.body.dropLast(response.body.last == 10 ? 1 : 0), as: UTF8.self)
     return Answer(text: Visible.json(text), value: try JSONValue(parsing: text))
@@ -146,7 +147,7 @@ struct ControlClient {
   }
 
   private func send(
-    _ request: HTTPRequest, limit: Int?, until ending: Ending? = nil, isQuiet: Bool = false,
+    _ request: HTTPRequest, limit: Int?, until ending: Ending? = nil, isQuiet: Bool = false, remedy: String? = nil,
     _ onPiece: (([UInt8]) -> Void)?
   ) throws -> HTTPResponse {
     let loop = EventLoop()
@@ -170,14 +171,23 @@ struct ControlClient {
     case .success(let response): return response
     case .failure where isQuiet: return HTTPResponse(status: 0)
     case .failure(let failure):
+      let doubt = Self.doubt(failure, of: request, remedy)
       if let tunnel {
         client.close()
-        throw tunnel.failure("\(failure)")
+        throw tunnel.failure("\(failure)", doubt: doubt)
       }
+      if let doubt { throw Failure.say("\(failure): \(doubt)", EX_UNAVAILABLE) }
       if let refused = Failure.socket(connection.socket) { throw refused }
       throw Failure.say("\(failure). Is meshpostd running? See `systemctl status meshpost`", EX_UNAVAILABLE)
     case nil: throw Failure.say("no answer", EX_UNAVAILABLE)
     }
+  }
+
+  /// What is not known after this failure; `nil`: nothing was sent, or the request changes nothing. Whoever takes it for not done does it twice.
+  private static func doubt(_ failure: HTTPFailure, of request: HTTPRequest, _ remedy: String?) -> String? {
+    if case .unreachable = failure { return nil }
+    guard request.method == "POST" else { return nil }
+    return "it is not known whether the gateway has done it; \(remedy ?? "look before you repeat it")"
   }
 }
 

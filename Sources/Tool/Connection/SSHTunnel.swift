@@ -108,17 +108,21 @@ final class SSHTunnel {
 
   private static func reap() { ended.removeAll { waitpid($0, nil, WNOHANG) != 0 } }
 
-  /// The error of a tunnel that has ended before the answer.
-  func failure(_ words: String) -> any Error {
+  /// The error of a tunnel that has ended before the answer. `doubt`: what is not known if the request was sent.
+  func failure(_ words: String, doubt: String?) -> any Error {
     let code = program.wait()
     self.words.finish()
     let host = address.host
     switch code {
     // `ssh` and the remote program have printed the reason.
-    case 255: return Failure.say("ssh does not get to \(host), or lost it. Try: \(address.plainCommand)", EX_NOHOST)
+    case 255:
+      let lost = doubt.map { ", and then \($0)" } ?? ""
+      return Failure.say("ssh does not get to \(host), or lost it\(lost). Try: \(address.plainCommand)", EX_NOHOST)
     case 126, 127: return Failure.say("there is no meshpost on \(host), or it is not in the PATH there", EX_UNAVAILABLE)
     case EX_UNAVAILABLE: return Failure.saidAlready
-    default: return Failure.say("the connection to \(host) ended: \(words)", EX_UNAVAILABLE)
+    default:
+      let words = doubt.map { "\(words): \($0)" } ?? words
+      return Failure.say("the connection to \(host) ended: \(words)", EX_UNAVAILABLE)
     }
   }
 }

@@ -33,8 +33,7 @@ struct SendCommand: ParsableCommand {
 
   func run() throws {
     let message = text == ["-"] ? try Self.standardInput() : text.joined(separator: " ")
-    try Sending.send(message, to: to, connection, wait: wait, lifetime) { json in
-      json.field("id", id)
+    try Sending.send(message, to: to, id: id, connection, wait: wait, lifetime) { json in
       json.field("priority", priority)
       json.field("split", split)
       json.field("region", region)
@@ -70,7 +69,8 @@ struct ReactCommand: ParsableCommand {
       if let number = Int64(message) { json.field("message", number) } else { json.field("outgoing", message) }
       json.field("emoji", emoji)
     }
-    try Sending.accepted(try ControlClient(connection).post("/v1/react", body: body), connection, wait: wait)
+    let answer = try ControlClient(connection).post("/v1/react", body: body, remedy: "see `meshpost sent`")
+    try Sending.accepted(answer, connection, wait: wait)
   }
 }
 
@@ -184,12 +184,14 @@ struct RoomCommand: ParsableCommand {
 
 /// Shared by `send`, `react`, `room post` and `retry`.
 enum Sending {
-  /// `more`: further fields of the request.
+  /// `id`: of the user's choice, otherwise one of ours, by which a request without an answer can be repeated. `more`: further fields of the request.
   static func send(
-    _ text: String, to recipient: String, _ connection: Connection, wait: Bool, _ lifetime: LifetimeOption,
-    more: (inout JSONWriter) -> Void = { _ in }
+    _ text: String, to recipient: String, id: String? = nil, _ connection: Connection, wait: Bool,
+    _ lifetime: LifetimeOption, more: (inout JSONWriter) -> Void = { _ in }
   ) throws {
+    let id = id ?? String(UInt64.random(in: .min ... .max), radix: 16)
     let body = JSONWriter.object { json in
+      json.field("id", id)
       json.field("to", recipient)
       json.field("text", text)
       json.field("expires_s", lifetime.expires?.seconds)
@@ -199,7 +201,8 @@ enum Sending {
       json.field("answers", getenv("MESHPOST_MESSAGE").flatMap { Int64(String(cString: $0)) })
       more(&json)
     }
-    let answer = try ControlClient(connection).post("/v1/send", body: body)
+    let remedy = "see `meshpost sent`; `meshpost send --id \(id)` with the same text sends it only if it is not there"
+    let answer = try ControlClient(connection).post("/v1/send", body: body, remedy: remedy)
     try accepted(answer, connection, wait: wait, toEnd: lifetime.expires != nil)
   }
 
