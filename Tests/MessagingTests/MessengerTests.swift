@@ -135,6 +135,8 @@ import VirtualRadio
       let refused = try bench.send(SendRequest(to: to, text: Text(text), key: "k1"))
       #expect(throws: Refusal.otherMessage("k1")) { try refused.get() }
     }
+    let nobody = try bench.send(SendRequest(to: "nobody", text: "hello", key: "k1"))
+    #expect(throws: Refusal.notFound(.addressee("nobody"))) { try nobody.get() }
     #expect(bench.other.queuedMessages == 1)
     var states: [String] = []
     try bench.store.readJournal(after: 0) { event, _ in
@@ -164,6 +166,7 @@ import VirtualRadio
     #expect(try refusal(SendRequest(to: "#none", text: "x")) == "not_found")
     #expect(try refusal(SendRequest(to: "", text: "x")) == "invalid")
     #expect(try refusal(SendRequest(to: "r1", text: "")) == "invalid")
+    #expect(try refusal(SendRequest(to: "r1", text: " \n\u{A0}")) == "invalid")
     #expect(try refusal(SendRequest(to: "r1", text: "a\u{0}b")) == "invalid")
     let long = Text(String(repeating: "ü", count: 79))
     #expect(try bench.send(SendRequest(to: "r1", text: long)) == .failure(.tooLong(over: 2, limit: 156)))

@@ -93,6 +93,7 @@ extension Messenger {
     do throws(Refusal) { again = try compose(request) } catch {
       // Its recipient may be gone since. A text in parts cannot be compared then.
       guard known.count > 1 || first.text == request.text else { throw .otherMessage(key) }
+      guard mayName(request.to, recipientOf: first) else { throw error }
       return known
     }
     let isSame =
@@ -100,6 +101,15 @@ extension Messenger {
       && again.first?.channel == first.channel
     guard isSame else { throw .otherMessage(key) }
     return known
+  }
+
+  /// Whether the name may be that of the message's recipient. A recipient that is gone has no name any more.
+  private func mayName(_ name: String, recipientOf message: OutgoingMessage) -> Bool {
+    let addressing = Addressing(store)
+    // `try?`: the recipient is gone, or the store cannot be read: there is nothing to compare.
+    guard let recipient = try? addressing.find(message.recipient?.hex ?? message.channel ?? "") else { return true }
+    // `try?`: a name that nobody has, or several have, is not known to be its name.
+    return (try? addressing.find(name)) == recipient
   }
 
   /// The message with this key, or its parts.
@@ -126,8 +136,8 @@ extension Messenger {
 
   private func compose(_ request: SendRequest) throws(Refusal) -> [OutgoingMessage] {
     let text = request.text.beforeNul
-    guard !text.isEmpty else { throw .invalid("the text is empty") }
     guard text == request.text else { throw .invalid("the text contains a NUL, where the mesh would truncate it") }
+    guard !text.string.allSatisfy(\.isWhitespace) else { throw .invalid("the text is empty, or has only blanks") }
     let addressee = try Addressing(store).find(request.to)
     let limit = try limit(for: addressee)
     guard limit > 0 else { throw .invalid("the radio's name leaves no room for a text") }
