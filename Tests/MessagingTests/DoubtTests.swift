@@ -5,6 +5,7 @@ import EventLoop
 import Store
 import TestSupport
 import Testing
+import Transport
 
 @testable import Messaging
 
@@ -89,6 +90,23 @@ import Testing
       return
     }
     try bench.run("the store follows") { try bench.store.contact(key)?.onRadio == false }
+  }
+
+  @Test(arguments: [true, false])
+  func `a change is told as a doubt if the link was lost before its answer, and not if it was not sent`(
+    _ isSent: Bool
+  ) throws {
+    let bench = try Bench(on: InventedMachine())
+    let (table, key) = (RadioTable(bench.synchronizer, store: bench.store), bench.other.key)
+    bench.swallow { if case .removeContact = $0 { true } else { $0 == .getBattery } }
+    // The radio does not answer the question before it.
+    if !isSent { _ = bench.synchronizer.connection.submit(.getBattery, .interactive) }
+    bench.loop.schedule(after: .seconds(1)) {
+      bench.synchronizer.connection.link.onEvent(.down(.unplugged("memory")))
+    }
+    let refusal = try bench.refusal { () async throws(Refusal) in try await table.remove(key) }
+    let doubt = Refusal.silence("the radio's link was lost; it may have done it anyway")
+    #expect(refusal == (isSent ? doubt : .linkDown))
   }
 
   @Test(arguments: [true, false])

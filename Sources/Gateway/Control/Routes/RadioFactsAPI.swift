@@ -64,9 +64,11 @@ struct RadioFactsAPI {
     guard !name.isEmpty, !pair.utf8.contains(0), !pair.utf8.contains(UInt8(ascii: ",")),
       !name.utf8.contains(UInt8(ascii: ":")), (3...Self.longestPair).contains(pair.utf8.count)
     else { throw .invalid("a variable is NAME=VALUE, at most \(Self.longestPair) bytes, without commas") }
-    switch await dependencies.connection.ask(.setCustomVariable(Text(pair)), .interactive) {
+    let command = Command.setCustomVariable(Text(pair))
+    guard let question = dependencies.connection.submit(command, .interactive) else { throw .linkDown }
+    switch await question.outcome() {
     case .replied(.ok): return try await showVariables()
-    case .failed(.linkLost): throw .linkDown
+    case .failed(.linkLost) where question.answer?.wasSent == false: throw .linkDown
     case .failed(.refused(.illegalArgument)):
       throw .radio("the radio has no variable \(name), or it does not take this value: meshpost radio variables")
     case .failed(.refused(let error)): throw .radio("the radio refuses: \(error?.description ?? "no reason given")")

@@ -253,7 +253,7 @@ public final class Knock {
       do throws(Refusal) { try await table.remove(key) } catch {
         log.info("\(key.prefix.hex) was let in to write, and cannot be removed from the radio's contacts: \(error)")
         // It stays a guest on disk, for the next link.
-        if case .linkDown = error { return }
+        if error == .linkDown || synchronizer.connection.state != .up { return }
       }
       if !isFound { inVain.append(loop.now) }
       silent.removeAll { $0 == key }

@@ -19,10 +19,8 @@ public final class RadioTable {
   }
 
   private func ask(_ command: Command) async throws(Refusal) -> Reply {
-    try reply(to: command, await synchronizer.connection.ask(command, .interactive))
-  }
-
-  private func reply(to command: Command, _ outcome: RadioSession.Outcome) throws(Refusal) -> Reply {
+    let question = synchronizer.connection.submit(command, .interactive)
+    let outcome = await question?.outcome() ?? .failed(.linkLost)
     if outcome.leavesDoubt { synchronizer.doubtEffect(of: command) }
     switch outcome {
     case .replied(let reply): return reply
@@ -30,6 +28,8 @@ public final class RadioTable {
       if error == .notFound, case .removeContact(let key) = command { synchronizer.radioDidNotKnow(key) }
       if error == .tableFull, case .addUpdateContact = command, let count, let most { refusedBeside = (count, most) }
       throw Self.refusal(error, of: command)
+    case .failed(.linkLost) where question?.answer?.wasSent == true:
+      throw .silence("the radio's link was lost; it may have done it anyway")
     case .failed(.linkLost): throw .linkDown
     case .failed(.timedOut): throw .silence("the radio does not answer; it may have done it anyway")
     case .failed(.notSent): throw .silence("the radio does not answer; nothing was changed")
@@ -209,10 +209,8 @@ public final class RadioTable {
 
   /// Puts a channel into its slot, whatever was there. If the radio does not say whether it did, nothing is sent to the slot until it is read again.
   public func put(_ channel: Channel) async throws(Refusal) {
-    let command = Command.setChannel(channel)
     await synchronizer.willPut(channel, within: Self.longestRead)
-    let outcome = await synchronizer.connection.ask(command, .interactive)
-    _ = try reply(to: command, outcome)
+    _ = try await ask(.setChannel(channel))
     try await Refusal.translating { () async throws(StoreError) in try await synchronizer.changed(channel) }
   }
 
