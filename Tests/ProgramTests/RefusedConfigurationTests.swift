@@ -22,6 +22,8 @@ extension WholeProgramTests {
       _ = rig.scratch.write("gw.toml", "[gateway]\nid = \"Hill top\"\n" + text)
       let check = try Program.own("meshpostd", ["--check", "--config", rig.scratch.location("gw.toml")])
       #expect(try check.ended() == 78)
+      let blank = try Program.own("meshpostd", ["--check", "--config", rig.scratch.write("blank.toml", "# later\n")])
+      #expect(try blank.ended() == 0 && blank.lines.contains { $0.contains("it has no setting") }, "\(blank.lines)")
     }
   }
 }

@@ -52,6 +52,9 @@ do {
     : backup == nil ? GatewayConfiguration(startingWith: file) : GatewayConfiguration(file: file)
   for line in configuration.warnings { Log().warning(line) }
   if isCheck {
+    if configuration.isBlank {
+      Log().warning("\(file): it has no setting: all defaults hold, and there are no upstreams")
+    }
     // The gateway starts without what these need.
     for lack in configuration.lacks { Log().warning(lack) }
     for open in configuration.openFiles(of: file) { Log().warning("\(file): \(open.words): \(open.remedy)") }

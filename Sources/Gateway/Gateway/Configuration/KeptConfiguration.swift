@@ -35,7 +35,7 @@ extension GatewayConfiguration {
   }
 
   /// The file has no setting.
-  private var isBlank: Bool {
+  public var isBlank: Bool {
     String(decoding: source, as: UTF8.self).lines.allSatisfy { $0.first { $0 != " " && $0 != "\t" } ?? "#" == "#" }
   }
 
