@@ -60,6 +60,8 @@ extension WholeProgramTests {
       try follower.line(with: "me → r1: hello there  … (pending)")
       try follower.line(with: "me → r1: hello there  ✓ (delivered)")
       try expect("send Public to all --wait", "sent")
+      try expect("sent", " two to r1: delivered")
+      try expect("sent", " to channel Public: sent")
       try expect("messages", "me → r1: hello there  ✓ (delivered)")
       try expect("messages", "[Public] me: to all  ✓ (sent)")
       try expect("react two 👍 --wait", "delivered")

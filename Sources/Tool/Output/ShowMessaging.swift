@@ -52,8 +52,8 @@ extension Show {
 
   static func outgoing(_ message: JSONValue) -> Styled {
     let row = Shape.Outgoing()
-    let to =
-      message[row.recipient].map { String($0.prefix(12)) } ?? "channel \(message[row.channel] ?? "?")"
+    let node: String? = message[row.recipientName] ?? message[row.recipient].map { String($0.prefix(12)) }
+    let to = node.map { clean($0) } ?? "channel \(clean(message[row.channelName] ?? message[row.channel]))"
     var state = message[row.state] ?? "?"
     if let reason = message[row.reason] { state += " (\(reason))" }
     let attempts = message[row.attempts] ?? 0

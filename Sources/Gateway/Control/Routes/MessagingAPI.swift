@@ -129,6 +129,9 @@ struct MessagingAPI {
 
   private func write(_ message: OutgoingMessage, to json: inout JSONWriter) {
     store.write(message, to: &json)
+    let names = store.names(of: message)
+    json.field(Shape.Outgoing().recipientName, names.recipient)
+    json.field(Shape.Outgoing().channelName, names.channel)
     let waitsFor: String? =
       if messenger.waitsForChannel(message) {
         "channel"
@@ -182,7 +185,7 @@ struct MessagingAPI {
   /// Turns an outcome into an answer; a refusal has its reason.
   private func answer(_ outcome: Messenger.Outcome) -> Answer {
     .json { json in
-      json.objects(Shape.Adopted().messages, outcome.done) { store.write($0, to: &$1) }
+      json.objects(Shape.Adopted().messages, outcome.done) { write($0, to: &$1) }
       json.array(Shape.Adopted().refused) { json in
         for (key, refusal) in outcome.refused {
           json.object { json in

@@ -194,22 +194,26 @@ extension Store {
     }
   }
 
+  /// The names of its recipient and its channel. If they cannot be read, the key and the digest remain.
+  public func names(of message: OutgoingMessage) -> (recipient: String?, channel: String?) {
+    let recipient = message.recipient.flatMap { key in ifReadable { try contact(key) } }
+    let channel = message.channel.flatMap { digest in ifReadable { try nameOfChannel(digest) } }
+    return (recipient?.contact.name.string, channel?.string)
+  }
+
   /// A sent message among received ones, with the fields of both.
   public func write(_ message: OutgoingMessage, at place: MessagePlace, asRow json: inout JSONWriter) {
     let row = Shape.Message()
-    let from = self.radio(message.radio)
-    // If the name cannot be read, the key remains.
-    let recipient = message.recipient.flatMap { key in ifReadable { try contact(key) } }
-    let channel = message.channel.flatMap { digest in ifReadable { try nameOfChannel(digest) } }
+    let (from, names) = (self.radio(message.radio), self.names(of: message))
     // Sent messages have negative numbers, as in the target of a reaction.
     json.field(row.id, 0 &- message.id)
     json.field(row.kind, message.kind.rawValue)
     json.field(row.sender, from?.mark)
     json.field(row.senderName, from?.name.string)
     json.field(row.recipient, message.recipient?.hex)
-    json.field(row.recipientName, recipient?.contact.name.string)
+    json.field(row.recipientName, names.recipient)
     json.field(row.channel, message.channel)
-    json.field(row.channelName, channel?.string)
+    json.field(row.channelName, names.channel)
     json.field(row.text, message.text.string)
     json.field(row.mentions, Mention.names(in: message.text))
     json.field(row.direct, message.attempts.accepted > 0 && message.attempts.floods == 0 && message.kind != .channel)
