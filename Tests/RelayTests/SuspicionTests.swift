@@ -31,7 +31,7 @@ import Timing
     var suspicion = Suspicion()
     for _ in 0..<Suspicion.maxAlone { _ = suspicion.hungUp(first: 7, count: 1) }
     #expect(suspicion.nextProof(ahead: nil, last: 47) == 7)
-    suspicion.anotherFailed(refused: nil)
+    suspicion.anotherFailed(nil, isRefused: false)
     for _ in 0..<Suspicion.againAlone {
       #expect(!suspicion.wantsProof)
       let isProven = suspicion.hungUp(first: 7, count: 1)
@@ -47,7 +47,7 @@ import Timing
     var suspicion = Suspicion()
     for _ in 0..<1000 {
       if suspicion.wantsProof {
-        suspicion.anotherFailed(refused: nil)
+        suspicion.anotherFailed(nil, isRefused: false)
         #expect(!suspicion.isUrgent, "it is the server's trouble: it is left in peace")
       } else {
         let isProven = suspicion.hungUp(first: 7, count: 1)
@@ -64,7 +64,7 @@ import Timing
     for round in 0..<100 {
       let isProven = suspicion.refused(7)
       #expect(!isProven && suspicion.wantsProof && suspicion.failedProofs == round)
-      suspicion.anotherFailed(refused: nil)
+      suspicion.anotherFailed(nil, isRefused: false)
     }
     _ = suspicion.refused(7)
     suspicion.anotherPassed()

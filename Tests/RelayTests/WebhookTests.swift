@@ -159,6 +159,15 @@ private final class Hook {
     #expect(hook.upstream.status.deadLetters == 2)
   }
 
+  @Test func `no other event is tried again for an operator before all others were`() throws {
+    let hook = try Hook(filter: EventFilter(kinds: ["message"]))
+    hook.crashing = ["a", "b", "c"]
+    for text in ["a", "b", "c", "d"] { try hook.append(.message, "{\"text\":\"\(text)\"}") }
+    for _ in 0..<2 { #expect(try hook.skip(1) == .othersFail(seq: 1, reason: "HTTP 500")) }
+    #expect(try hook.skip(1) == .setAside(seq: 1))
+    #expect(hook.taken == ["d"])
+  }
+
   @Test func `a text from the mesh cannot mention a whole channel of a chat server`() throws {
     let hook = try Hook(
       template: BodyTemplate(#"{"text": "{{sender_name:chat}}: {{ text:chat }}", "raw": "{{text}}"}"#, isJSON: true))

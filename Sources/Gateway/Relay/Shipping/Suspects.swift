@@ -70,12 +70,14 @@ extension JournalReader {
     let had = ahead(lane)
     // Another event each time: the server may refuse it, too.
     let place = suspicion.nextProof(ahead: had.max(), last: store.lastSeq)
-    for first in [place, suspect] {
-      let later = try Batch(
-        after: first, of: store, lane: laneSent(lane),
-        limits: Batch.Limits(events: had.count + Self.maxGaps, bytes: .max), filter: filter, present: present
-      ).events.first { $0.kind != EventKind.gap.rawValue && !had.contains($0.seq) }
-      if let later { return Batch(later, lane: laneSent(lane)) }
+    for passed in [had.union(suspicion.failedOthers), had] {
+      for first in [place, suspect] {
+        let later = try Batch(
+          after: first, of: store, lane: laneSent(lane),
+          limits: Batch.Limits(events: passed.count + Self.maxGaps, bytes: .max), filter: filter, present: present
+        ).events.first { $0.kind != EventKind.gap.rawValue && !passed.contains($0.seq) }
+        if let later { return Batch(later, lane: laneSent(lane)) }
+      }
     }
     guard suspicion.isHangUp else { return nil }
     return try lastEvent(before: suspect, lane).map { Batch($0, lane: laneSent(lane)) }

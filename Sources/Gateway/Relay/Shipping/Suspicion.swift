@@ -25,8 +25,9 @@ struct Suspicion: Equatable {
   private var hasAnotherFailed = false
   /// The server hung up over the suspect, at least once.
   private(set) var isHangUp = false
-  /// Other events that failed to show that the server takes any.
+  /// How often another event failed to show that the server takes any, and which did: these come again after all others.
   private(set) var failedProofs = 0
+  private(set) var failedOthers: Set<Int64> = []
   /// Other events that the server refused, before and after it has taken one.
   private var refusedToo: Set<Int64> = []
   private var provenToo: Set<Int64> = []
@@ -88,9 +89,10 @@ struct Suspicion: Equatable {
 
   mutating func anotherPassed() { hasAnotherPassed = true }
 
-  /// `refused`: the other event, if the server refused it.
-  mutating func anotherFailed(refused: Int64?) {
-    if let refused, refusedToo.count + provenToo.count < Self.mostToo { refusedToo.insert(refused) }
+  /// `other`: the event that was sent; `nil`: an empty batch.
+  mutating func anotherFailed(_ other: Int64?, isRefused: Bool) {
+    if let other, !failedOthers.insert(other).inserted || failedOthers.count > Self.mostToo { failedOthers = [other] }
+    if isRefused, let refused = other, refusedToo.count + provenToo.count < Self.mostToo { refusedToo.insert(refused) }
     // The neighbour may be a second event of its kind: the next other one is tried sooner than the first.
     (alone, hasAnotherPassed, hasAnotherFailed) = (isHangUp ? Self.maxAlone - Self.againAlone : 0, false, true)
     failedProofs &+= 1

@@ -99,9 +99,9 @@ extension Upstream {
       health.succeeded()
       journal.tookAhead(batch, lane)
       journal.lanes[lane].suspicion.anotherPassed()
-    case .refused: journal.lanes[lane].suspicion.anotherFailed(refused: batch.events.first?.seq)
+    case .refused: journal.lanes[lane].suspicion.anotherFailed(batch.events.first?.seq, isRefused: true)
     case .hungUp, .retry, .failing, .busy, .diverged, .stopped:
-      journal.lanes[lane].suspicion.anotherFailed(refused: nil)
+      journal.lanes[lane].suspicion.anotherFailed(batch.events.first?.seq, isRefused: false)
     }
     reportHealth()
   }
