@@ -282,6 +282,12 @@ import Timing
     _ = try bench.store.retryDeadLetters(of: "hub")
     bench.upstream.resume()
     bench.run(until: { bench.upstream.journal.deadLetters.failure?.seq == 5 }, "it fails again")
+    var reasons: [String] = []
+    try bench.store.eachDeadLetter(of: "hub") { letter in
+      reasons.append(letter.reason)
+      return true
+    }
+    #expect(reasons == ["HTTP 500"])
     for _ in 0..<5 {
       let begun = bench.loop.now
       bench.append(1)

@@ -126,6 +126,9 @@ extension Upstream {
           "\(name): the server fails again over dead letter \(event.seq) (\(reason)): it is tried again, and nothing waits for it"
         )
       }
+      store.post(when: .soon, "why a dead letter of \(name) failed again") { [name] store throws(SQLiteError) in
+        try store.noteFailure(ofDeadLetter: event.seq, of: name, reason: reason)
+      }
       return shipment.setLetterAside()
     }
     let consequence = shipment.answered(verdict, after: journal.lanes[lane].taken, now: loop.now)

@@ -48,6 +48,16 @@ extension Store {
       .integer(tried)) > 0
   }
 
+  /// Within a `write`: another attempt has failed, and is neither the server's refusal nor the last one. One that an operator skipped stays that.
+  public func noteFailure(ofDeadLetter seq: Int64, of upstream: String, reason: String) throws(SQLiteError) {
+    try database.run(
+      """
+      UPDATE dead_letters SET status = 0,
+        reason = CASE WHEN status = 0 AND substr(reason, 1, length(?4)) = ?4 THEN ?4 || ?3 ELSE ?3 END
+      WHERE upstream = ?1 AND seq = ?2 AND retry >= 0 AND reason NOT IN (?3, ?4 || ?3)
+      """, .text(upstream), .integer(seq), .text(reason), .text(DeadLetter.skippedReason))
+  }
+
   /// Within a `write`: the upstream has accepted the event after all.
   public func removeDeadLetter(upstream: String, seq: Int64) throws(SQLiteError) {
     deadLetterChanges &+= 1
