@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import EventLoop
 import HTTP
 import JSON
 import Messaging
@@ -74,7 +75,7 @@ struct MessagesAPI {
   ) async throws -> Answer {
     if !hasAfter, limit <= ControlAPI.pageRows { return try await reply.rows(newest(query, limit, rows)) }
     var query = query
-    if !hasAfter { query.after = try beginning(ofNewest: limit, query) }
+    if !hasAfter { query.after = try await beginning(ofNewest: limit, query) }
     var left = limit
     return try await reply.rows {
       let most = min(ControlAPI.pageRows, left)
@@ -100,14 +101,26 @@ struct MessagesAPI {
     return (lines, count)
   }
 
-  /// The position before the newest `limit` messages, so that they can be sent oldest first.
-  private func beginning(ofNewest limit: Int, _ query: MessageQuery) throws(SearchError) -> MessagePlace {
-    var oldest = MessagePlace.last
-    try dependencies.store.eachRow(query, limit: limit) { row in
-      oldest = row.place
-      return true
+  /// Messages that are passed in one turn on the way back to the first that is wanted.
+  private static let passedAtOnce = 1000
+
+  /// The position before the newest `limit` messages, so that they can be sent oldest first. Others have their turns meanwhile.
+  private func beginning(ofNewest limit: Int, _ query: MessageQuery) async throws -> MessagePlace {
+    var (query, left, isEnd) = (query, limit, false)
+    while left > 0, !isEnd {
+      let most = min(left, Self.passedAtOnce)
+      var (oldest, count) = (query.before, 0)
+      try dependencies.store.eachRow(query, limit: most) { row in
+        oldest = row.place
+        count += 1
+        return true
+      }
+      query.before = oldest
+      left -= count
+      isEnd = count < most
+      try await dependencies.loop.nextTurn()
     }
-    return oldest == .last ? .last : Self.place(before: oldest)
+    return left == limit ? .last : Self.place(before: query.before)
   }
 
   /// Reads one page backwards, so that the index is used once.
