@@ -32,14 +32,21 @@ struct ConnectCommand: ParsableCommand {
   }
 
   private static func open(_ location: String) throws -> Int32 {
-    do {
-      let socket = try UnixSocket.connect(location)
-      // Reads and writes wait.
-      _ = fcntl(socket, F_SETFL, 0)
-      return socket
-    } catch {
-      throw Failure.socket(location)
-        ?? Failure.say("\(location): \(error.message): meshpostd is not running", EX_UNAVAILABLE)
+    var pauses = Int(UnixSocket.patience / UnixSocket.pause)
+    while true {
+      do throws(SystemError) {
+        let socket = try UnixSocket.connect(location)
+        // Reads and writes wait.
+        _ = fcntl(socket, F_SETFL, 0)
+        return socket
+      } catch {
+        guard error.code == EAGAIN, pauses > 0 else {
+          let words = error.code == EAGAIN ? "meshpostd does not take connections" : "meshpostd is not running"
+          throw Failure.socket(location) ?? Failure.say("\(location): \(error.message): \(words)", EX_UNAVAILABLE)
+        }
+      }
+      pauses -= 1
+      usleep(50_000)
     }
   }
 

@@ -190,10 +190,17 @@ public final class HTTPClient {
       isSocketTaken = true
       return SocketStream(socket, meter: meter, on: loop)
     case .unix(let location):
-      do throws(SystemError) {
-        return SocketStream(try UnixSocket.connect(location), on: loop)
-      } catch {
-        throw HTTPFailure.unreachable("\(location): \(error.message)")
+      let end = loop.now + UnixSocket.patience
+      while true {
+        do throws(SystemError) {
+          return SocketStream(try UnixSocket.connect(location), on: loop)
+        } catch {
+          guard error.code == EAGAIN, loop.now < end else {
+            throw HTTPFailure.unreachable("\(location): \(error.message)")
+          }
+        }
+        try await loop.sleep(for: UnixSocket.pause)
+        guard !isClosed else { throw HTTPFailure.cancelled }
       }
     }
   }

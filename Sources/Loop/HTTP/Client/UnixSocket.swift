@@ -8,9 +8,24 @@ import Glibc
 public enum UnixSocket {
   private static let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
 
-  /// Fails at once if nobody listens there.
+  /// How long a caller may wait for a place in a full queue.
+  public static let patience: Duration = .seconds(5)
+  /// The pause between two attempts.
+  public static let pause: Duration = .milliseconds(50)
+
+  /// Fails at once if nobody listens there, and with EAGAIN if the listener's queue is full: that passes within a turn of its loop.
   public static func connect(_ location: String) throws(SystemError) -> Int32 {
     try make(location, "connect") { Glibc.connect($0, $1, $2) }
+  }
+
+  /// Whether somebody listens there, perhaps with a full queue.
+  static func hasListener(_ location: String) -> Bool {
+    do throws(SystemError) {
+      close(try connect(location))
+      return true
+    } catch {
+      return error.code == EAGAIN
+    }
   }
 
   static func bind(_ location: String) throws(SystemError) -> Int32 {

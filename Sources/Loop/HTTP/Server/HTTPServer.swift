@@ -46,10 +46,7 @@ public final class HTTPServer {
     self.location = location
     self.handler = handler
     (bodyLimit, admits) = (Self.maxBody, { _ in true })
-    if let other = try? UnixSocket.connect(location) {  // `try?`: a failure means that nobody listens
-      close(other)
-      throw SystemError("bind \(location)", code: EADDRINUSE)
-    }
+    guard !UnixSocket.hasListener(location) else { throw SystemError("bind \(location)", code: EADDRINUSE) }
     unlink(location)
     let mask = umask(0o117)
     defer { umask(mask) }

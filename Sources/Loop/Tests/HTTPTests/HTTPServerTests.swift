@@ -282,4 +282,31 @@ private final class RawClient {
     close(client)
     server.stop()
   }
+
+  @Test func `a client waits for a place in a full queue, which is no sign that nobody listens`() throws {
+    let (loop, location) = (EventLoop(), scratch.location("queue"))
+    let listener = try UnixSocket.bind(location)
+    #expect(listen(listener, 0) == 0)
+    var waiting: [Int32] = []
+    while let socket = try? UnixSocket.connect(location) { waiting.append(socket) }
+    #expect(UnixSocket.hasListener(location))
+    loop.schedule(after: .milliseconds(10)) { for _ in waiting { close(accept(listener, nil, nil)) } }
+    loop.schedule(after: .milliseconds(500)) { close(listener) }
+    let client = HTTPClient(.unix(location: location), on: loop)
+    var failure: HTTPFailure?
+    _ = loop.begin {
+      do throws(HTTPFailure) {
+        _ = try await client.send(HTTPRequest("GET", "/"), timeout: .seconds(60))
+      } catch {
+        failure = error
+      }
+      loop.stop()
+    }
+    loop.run()
+    for socket in waiting { close(socket) }
+    guard case .closed? = failure else {
+      Issue.record("it had no connection: \(String(describing: failure))")
+      return
+    }
+  }
 }
