@@ -111,8 +111,8 @@ extension Show {
     case "read_only":
       "read_only: the room allows reading and ignores posts. Log in with a password that allows posting: `meshpost room login ROOM`"
     case "expired":
-      "expired: not sent in time. Check the radio and the air time with `meshpost status`; allow more time with "
-        + "`meshpost send --expires`"
+      "expired: not sent in time. Earlier messages for this recipient were not acknowledged (`meshpost sent`), or the radio "
+        + "or the air time was missing (`meshpost status`). Allow more time with `meshpost send --expires`"
     case "radio_table_full":
       "radio_table_full: the radio had no room for it until it expired: nothing was sent. Restart the radio (by its power or its button), "
         + "then `meshpost retry ID`"
