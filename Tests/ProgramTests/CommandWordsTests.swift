@@ -72,6 +72,7 @@ extension WholeProgramTests {
 
       try expect("search a*", "at least 3 letters", code: 64)
       try expect("messages --since nonsense", "since", code: 64)
+      try expect("capture - --format hex --count 0", "--count: the number", code: 64)
       try expect("send nobody x", "nobody", code: 67)
       try expect("room post r1 x", "r1 is no room", code: 64)
       try expect("room post Public x", "Public is no room", code: 64)

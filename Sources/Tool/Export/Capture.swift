@@ -24,6 +24,10 @@ struct CaptureCommand: ParsableCommand {
   var seconds: DurationArgument?
   @Option(help: "Stop after this number of packets.") var count: Int?
 
+  func validate() throws {
+    if let count, count <= 0 { throw ValidationError("--count: the number of packets is 1 or more") }
+  }
+
   func run() throws {
     let output = try OutputFile(file == "-" ? nil : file, grows: true)
     if format == .pcap, !frames, output.isTerminal {
