@@ -22,7 +22,11 @@ struct ConnectCommand: ParsableCommand {
       pollfd(fd: 0, events: Int16(POLLIN), revents: 0), pollfd(fd: socket, events: Int16(POLLIN), revents: 0),
     ]
     while true {
-      guard poll(&polled, 2, -1) >= 0 || errno == EINTR else { throw Failure.file("poll") }
+      guard poll(&polled, 2, -1) >= 0 else {
+        // Nothing is known of the descriptors then: a read could wait for ever.
+        if errno == EINTR { continue }
+        throw Failure.file("poll")
+      }
       if polled[0].revents != 0, !Self.pass(from: 0, to: socket) {
         shutdown(socket, Int32(SHUT_WR))
         polled[0].fd = -1

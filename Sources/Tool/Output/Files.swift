@@ -18,17 +18,19 @@ enum InputFile {
     return bytes
   }
 
-  /// The rest of the file; `nil`: reading fails.
+  /// The rest of the file; `nil`: reading fails, or it is too large.
   static func rest(of descriptor: Int32) -> [UInt8]? {
     var bytes: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 65536)
-    while bytes.count < sizeLimit {
+    while bytes.count <= sizeLimit {
       let count = Glibc.read(descriptor, &buffer, buffer.count)
+      if count < 0, errno == EINTR { continue }
       guard count >= 0 else { return nil }
-      if count == 0 { break }
+      if count == 0 { return bytes }
       bytes += buffer.prefix(count)
     }
-    return bytes
+    errno = EFBIG
+    return nil
   }
 
   /// The whole file; `nil`: it does not exist.

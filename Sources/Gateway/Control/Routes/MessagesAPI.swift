@@ -29,6 +29,8 @@ struct MessagesAPI {
     }
     defer { dependencies.operations.memoryWasUsed() }
     if query.usesIndex { try await prepare() }
+    // Words that cannot be searched for are refused before the answer begins.
+    try dependencies.store.eachRow(query, limit: 0) { _ in false }
     return try await list(query, limit: limit, hasAfter: hasAfter, rows, reply)
   }
 
