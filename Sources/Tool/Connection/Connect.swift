@@ -18,6 +18,8 @@ struct ConnectCommand: ParsableCommand {
   func run() throws {
     let socket = try Self.open(connection.socket)
     defer { close(socket) }
+    // Otherwise `ssh` would report the end by a signal as its own failure.
+    signal(SIGPIPE, SIG_IGN)
     var polled = [
       pollfd(fd: 0, events: Int16(POLLIN), revents: 0), pollfd(fd: socket, events: Int16(POLLIN), revents: 0),
     ]

@@ -53,15 +53,21 @@ struct ChartCommand: ParsableCommand {
 
     /// `kind`: of the readings; `nil`: all. `value`: of a reading's body; `nil`: it has none.
     func draw(_ title: String, _ unit: String, _ kind: String?, _ value: @escaping (JSONValue) -> Double?) throws {
-      var series: [(String, [Chart.Point])] = []
+      var (series, nodes): ([(String, [Chart.Point])], [String]) = ([], [])
       let target = options.radio.target("/v1/readings?limit=10000".with(["node": node, "kind": kind]))
       let row = Shape.Reading()
       try ControlClient(connection).rows(target) { reading in
         guard let at = reading[row.at], at >= options.beginning, let body = reading[row.body], let value = value(body)
         else { return }
+        // By the key: two nodes may have one name, and a node may change its own.
         let name = body["name"]?.string ?? "?"
-        let place = series.firstIndex { $0.0.isExactly(name) } ?? series.count
-        if place == series.count { series.append((name, [])) }
+        let node = body["node"]?.string ?? name
+        let place = nodes.firstIndex { $0.isExactly(node) } ?? nodes.count
+        if place == nodes.count {
+          nodes.append(node)
+          series.append((name, []))
+        }
+        series[place].0 = name
         series[place].1.append(.init(at: at, value: value))
       }
       let chart = Chart(title: title, unit: unit, from: options.beginning, form: .line, series: series)

@@ -24,8 +24,8 @@ final class ChatView {
   init(_ target: JSONValue) { self.target = target }
 
   var isChannel: Bool { target["kind"]?.string == "channel" }
-  /// The recipient in the form of `send`.
-  var address: String { target["key"]?.string ?? target["name"]?.string ?? "" }
+  /// The recipient in the form of `send`: a key or a digest, because two may have one name.
+  var address: String { target["key"]?.string ?? target["channel"]?.string ?? "" }
 
   func change(to target: JSONValue) {
     self.target = target
