@@ -53,6 +53,10 @@ public final class SocketStream: ByteStream {
   private var isWaiting = false
   private var isWatched = false
   private var end: StreamEnd?
+  /// What the peer had sent when writing failed: it may say why, as the refusal of a server that reads no more of a large request.
+  private var unread: [UInt8] = []
+  /// What comes beyond that is lost with the connection.
+  private static let maxUnread = 65536
   /// The wall clock, in seconds since 1970.
   var wallSeconds: Int64 { loop.wallClock.seconds }
   /// Reads since the last wait.
@@ -98,7 +102,10 @@ public final class SocketStream: ByteStream {
   /// False: either side has closed the connection.
   public var isOpen: Bool { socket >= 0 }
 
-  public func close() { finish(.cancelled) }
+  public func close() {
+    unread = []
+    finish(.cancelled)
+  }
 
   private func finish(_ end: StreamEnd) {
     guard socket >= 0 else { return }
@@ -117,6 +124,10 @@ public final class SocketStream: ByteStream {
 
   public func read() async throws(StreamEnd) -> [UInt8] {
     while true {
+      if !unread.isEmpty {
+        defer { unread = [] }
+        return unread
+      }
       if let end { throw end }
       // Others get their turn even if this peer never stops sending.
       if reads >= Descriptor.readsPerTurn {
@@ -195,7 +206,9 @@ public final class SocketStream: ByteStream {
           sent = 0
         }
         return updateInterest()
-      case .failed(let error): return finish(.failed(error.message))
+      case .failed(let error):
+        while unread.count < Self.maxUnread, let bytes = readAvailable() { unread += bytes }
+        return finish(.failed(error.message))
       }
     }
     guard socket >= 0 else { return }

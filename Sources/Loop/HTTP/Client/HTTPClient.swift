@@ -139,7 +139,8 @@ public final class HTTPClient {
   }
 
   /// Sends the request and returns the whole answer, or passes its body to `onPiece` as it arrives (then the returned body is
-  /// empty, except for refusals). Fails if nothing is transferred either way for `timeout`; `nil` waits forever.
+  /// empty, except for refusals). The body of a refusal is cut if it is too large, or if the connection ends within it. Fails
+  /// if nothing is transferred either way for `timeout`; `nil` waits forever.
   public func send(
     _ request: HTTPRequest, timeout: Duration?, onPiece: (([UInt8]) -> Void)? = nil
   ) async throws(HTTPFailure) -> HTTPResponse {
@@ -246,6 +247,7 @@ public final class HTTPClient {
         self.stream = nil
         if error == .closed, parser.endsWithConnection { return answer.response }
         guard answer.response.status != 0, error != .cancelled else { throw Unanswered(end: error) }
+        if answer.isRefusal { return answer.response }
         throw HTTPFailure.closed(error.reason ?? "by the server")
       }
       do throws(HTTPParseError) {
@@ -254,7 +256,9 @@ public final class HTTPClient {
         // More than one answer arrived: the next one could not be assigned.
         if answer.isOver, !parser.keepsAlive || taken < bytes.count { closeStream() }
       } catch {
-        throw HTTPFailure.malformed("\(error)")
+        guard answer.isRefusal else { throw HTTPFailure.malformed("\(error)") }
+        closeStream()
+        return answer.response
       }
     }
     return answer.response
@@ -265,6 +269,8 @@ public final class HTTPClient {
     var response = HTTPResponse(status: 0)
     var isOver = false
     var isTooLarge = false
+    /// The status says all that matters: it counts without the whole body, too.
+    var isRefusal: Bool { response.status != 0 && !(200..<300).contains(response.status) }
 
     mutating func take(_ event: HTTPParser.Event) {
       switch event {
