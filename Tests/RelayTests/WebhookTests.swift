@@ -241,6 +241,17 @@ private final class Hook {
     #expect(hook.got.last?.json["body"]?["text"]?.string == "4" && hook.upstream.status.deadLetters == 0)
   }
 
+  @Test func `a redirect stops a webhook, and only the host of its target is shown`() {
+    func verdict(_ headers: HTTPHeaders) -> Verdict {
+      RetryPolicy.webhookVerdict(.success(HTTPResponse(status: 302, headers: headers)), now: 0, through: 1)
+    }
+    #expect(
+      verdict(["Location": "https://new.example/hooks/secret"])
+        == .stopped(reason: "HTTP 302, a redirect to https://new.example/…: check the URL"))
+    #expect(verdict(["Location": "/hooks/secret"]) == .stopped(reason: "HTTP 302, a redirect to …: check the URL"))
+    #expect(verdict([:]) == .retry(reason: "HTTP 302: check the URL", after: nil))
+  }
+
   @Test(arguments: [400, 404, 422])
   func `a server that refuses everything for a while is in trouble, and no event is a dead letter`(_ status: Int) throws
   {

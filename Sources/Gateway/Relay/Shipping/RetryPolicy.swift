@@ -23,7 +23,7 @@ enum Verdict: Error, Equatable {
   case refused(status: Int, reason: String)
   /// The server has another event under a number of this epoch: the batch is sent again in a new epoch.
   case diverged(reason: String)
-  /// 401, 403: nothing is lost, but an operator has to act.
+  /// 401, 403, a webhook's redirect: nothing is lost, but an operator has to act.
   case stopped(reason: String)
 
   /// Why the server has not taken the batch; `nil`: it has.
@@ -79,12 +79,13 @@ public enum RetryPolicy {
     }
   }
 
-  /// A webhook's answer: 2xx takes the event, and a 4xx refuses it for good, except 401, 403, 408, 425 and 429.
+  /// A webhook's answer: 2xx takes the event, and a 4xx refuses it for good, except 401, 403, 408, 425 and 429. A redirect needs an operator.
   static func webhookVerdict(_ result: Result<HTTPResponse, HTTPFailure>, now: Int64, through: Int64) -> Verdict {
-    if case .success(let response) = result, (400..<500).contains(response.status),
-      ![401, 403, 408, 425, 429].contains(response.status)
-    {
-      return .refused(status: response.status, reason: "HTTP \(response.status)\(serverWords(response.body))")
+    if case .success(let response) = result {
+      if let redirect = redirect(response) { return .stopped(reason: redirect) }
+      if (400..<500).contains(response.status), ![401, 403, 408, 425, 429].contains(response.status) {
+        return .refused(status: response.status, reason: words(response))
+      }
     }
     return verdict(result, now: now) { _ in through }
   }
@@ -103,8 +104,15 @@ public enum RetryPolicy {
       return .hungUp(reason: words)
     case 408, 425, 429, 502, 504: return .retry(reason: words, after: retryAfter(response, now))
     case 500...599: return .failing(reason: words, after: retryAfter(response, now))
-    default: return .retry(reason: "\(words): check the URL", after: nil)
+    default: return .retry(reason: redirect(response) ?? "\(words): check the URL", after: nil)
     }
+  }
+
+  /// A redirect, for people; `nil`: it is none. None is followed: it would carry the token and the events elsewhere.
+  private static func redirect(_ response: HTTPResponse) -> String? {
+    guard (300..<400).contains(response.status), let target = response.headers["Location"] else { return nil }
+    // The rest of an address may be a secret.
+    return "HTTP \(response.status), a redirect to \(Visible.excerpt(ServerAddress.shown(target))): check the URL"
   }
 
   /// Seconds, or a date as HTTP writes it (RFC 9110 § 5.6.7, the preferred form); else the usual back-off.
