@@ -72,6 +72,29 @@ import Timing
     #expect(try rig.status()["removed_upstreams"]?.array?.isEmpty == true)
   }
 
+  /// `changes`: keys of the webhook in each reload; `nil`: it is removed.
+  @Test(arguments: [["timeout_s = 20"], [nil, "timeout_s = 30"]] as [[String?]])
+  func `a webhook that is changed or removed during a request gets its event once`(_ changes: [String?]) throws {
+    func table(_ more: String) -> String {
+      "[[upstream]]\nname = \"h\"\nkind = \"webhook\"\nurl = \"http://127.0.0.1:1\"\nkinds = [\"message\"]\n\(more)\n"
+    }
+    let rig = try Rig()
+    rig.configure(table("timeout_s = 30"))
+    try rig.startSynced()
+    let webhook = rig.server("h", "webhook")
+    webhook.mood = .late(.seconds(5))
+    rig.air("chan r1 0 one")
+    try rig.until("the request") { webhook.tried == ["one"] }
+    for change in changes {
+      let line = rig.story.count
+      rig.reload(change.map(table) ?? "")
+      try rig.until("the change") { rig.hasSaid("configuration reloaded", from: line) }
+    }
+    rig.air("chan r1 0 two")
+    try rig.until("both") { webhook.texts == ["one", "two"] }
+    #expect(webhook.tried == ["one", "two"] && webhook.carriers == changes.compactMap(\.self).count + 1)
+  }
+
   /// The answer to a request that adds an upstream. `more`: further fields.
   private func add(_ name: String, _ rig: Rig, _ more: String = "", url: String = "http://127.0.0.2:1") throws -> (
     status: Int, json: JSONValue

@@ -41,6 +41,7 @@ struct RelayAPI {
     guard let shown = Self.shown(name, in: removed) else {
       throw Refusal.notFound(.removedUpstream(name, known: removed))
     }
+    relay.forget(shown)
     try store.forgetUpstream(shown)
     return .done
   }

@@ -39,14 +39,16 @@ final class JournalReader {
     if serverKeepsCount { filter.own = name }
     self.filter = filter
     let cursor: ByLane<Int64>
-    (cursor, beginning) = try store.openCursor(of: name, fromStart: settings.fromStart)
+    (cursor, beginning) = try store.openCursor(of: name, fromStart: settings.fromStart, commits: false)
     lanes = cursor.map(LaneProgress.init)
     if filter.age != nil { store.keepJournalTimes() }
     tooOld.all = try store.leftOut(of: name).tooOld
     let told = try store.told(name)
     for lane in Lane.allCases { lanes[lane].told.seq = told[lane] }
-    store.underWay[Array(name.utf8)] = { [weak self] in self?.lanes.map(\.underWay) }
   }
+
+  /// Its events under way count from now on, and no longer those of the reader before it.
+  func begins() { store.underWay[Array(name.utf8)] = { [weak self] in self?.lanes.map(\.underWay) } }
 
   // MARK: Lanes
 

@@ -10,6 +10,8 @@ public final class Relay {
   public private(set) var upstreams: [Upstream] = []
   /// The settings of each upstream, and the state of its files, when it was built.
   private var origins: [ObjectIdentifier: Origin] = [:]
+  /// Upstreams that were removed or replaced, and wait for the answers to their last requests: of each name at most one.
+  private var leaving: [Upstream] = []
   private let store: Store
   private let loop: EventLoop
   private let log: Log
@@ -22,7 +24,7 @@ public final class Relay {
     try change(to: settings)
   }
 
-  /// Builds new and changed upstreams, then stops those that they replace; the others continue. Returns the new ones. If it throws, nothing has
+  /// Builds new and changed upstreams, then ends those that they replace; the others continue. Returns the new ones. If it throws, nothing has
   /// changed.
   @discardableResult
   public func change(to wanted: [UpstreamSettings]) throws(StoreError) -> [Upstream] {
@@ -30,24 +32,67 @@ public final class Relay {
     store.settle()
     var (all, fresh): ([Upstream], [Upstream]) = ([], [])
     var origins: [ObjectIdentifier: Origin] = [:]
-    for settings in wanted {
-      let origin = Origin(settings: settings, files: settings.fileStamps())
-      let kept = upstreams.first { !$0.isClosed && self.origins[ObjectIdentifier($0)]?.isExactly(origin) ?? false }
-      let upstream: Upstream
-      if let kept { upstream = kept } else { upstream = try build(settings) }
-      all.append(upstream)
-      origins[ObjectIdentifier(upstream)] = origin
-      if kept == nil { fresh.append(upstream) }
+    let returning: [RemovedUpstream]
+    let removed: [RemovedUpstream]
+    do throws(StoreError) {
+      returning = try store.removedUpstreams()
+      for settings in wanted {
+        let origin = Origin(settings: settings, files: settings.fileStamps())
+        let kept = upstreams.first { !$0.isClosed && self.origins[ObjectIdentifier($0)]?.isExactly(origin) ?? false }
+        let upstream: Upstream
+        if let kept {
+          upstream = kept
+        } else {
+          upstream = try Upstream(settings, carriers: carriers, store: store, on: loop, log: log)
+          fresh.append(upstream)
+        }
+        all.append(upstream)
+        origins[ObjectIdentifier(upstream)] = origin
+      }
+      // This commits the positions of new upstreams, too.
+      removed = try store.keepOnlyCursors(of: all.map(\.name))
+    } catch {
+      store.rollBack(error)
+      throw error
     }
-    for removed in try store.keepOnlyCursors(of: all.map(\.name)) where removed.pending > 0 {
+    for one in removed where one.pending > 0 {
       log.warning(
-        "\(removed.name): removed; events that it had not received: \(removed.pending). An upstream of this name goes on there "
+        "\(one.name): removed; events that it had not received: \(one.pending). An upstream of this name goes on there "
           + "while the journal has them; under another name it begins as a new one")
     }
-    let gone = upstreams.filter { old in !all.contains { $0 === old } }
+    let before = upstreams
     (upstreams, self.origins) = (all, origins)
-    for upstream in gone { upstream.stop() }
+    for upstream in before where !all.contains(where: { $0 === upstream }) { end(upstream) }
+    for upstream in fresh {
+      if returning.contains(where: { $0.name.isExactly(upstream.name) }) {
+        log.notice(
+          "\(upstream.name): back, and goes on where it was when it was removed; events to send: \(upstream.pendingEvents)"
+        )
+      }
+      // Another database does not know that the upstream is paused.
+      if before.contains(where: { $0.name.isExactly(upstream.name) && $0.isPaused }) { upstream.setPaused(true) }
+      if leaving.contains(where: { $0.name.isExactly(upstream.name) }) { upstream.shipment.hold(.succeeding) }
+      upstream.health.observer = self
+      upstream.carrier.radio = radio
+      upstream.host = host
+    }
     return fresh
+  }
+
+  /// Ends a removed or replaced upstream, and lets its last requests end first: a server that keeps no count would get their events again.
+  private func end(_ upstream: Upstream) {
+    guard upstream.hasUncountedRequests else { return upstream.stop() }
+    leaving.append(upstream)
+    upstream.leave { [weak self, weak upstream] in
+      guard let self, let upstream else { return }
+      self.leaving.removeAll { $0 === upstream }
+      self.upstreams.first { $0.name.isExactly(upstream.name) }?.succeed(upstream)
+    }
+  }
+
+  /// The upstream is forgotten: what becomes of its last requests does not matter.
+  public func forget(_ name: String) {
+    for upstream in leaving where upstream.name.isExactly(name) { upstream.stop() }
   }
 
   private struct Origin {
@@ -55,22 +100,6 @@ public final class Relay {
     let files: [UpstreamSettings.FileStamp?]
 
     func isExactly(_ other: Origin) -> Bool { settings.isExactly(other.settings) && files == other.files }
-  }
-
-  private func build(_ settings: UpstreamSettings) throws(StoreError) -> Upstream {
-    let isReturning = try store.removedUpstreams().contains { $0.name.isExactly(settings.name) }
-    let upstream = try Upstream(settings, carriers: carriers, store: store, on: loop, log: log)
-    if isReturning {
-      log.notice(
-        "\(upstream.name): back, and goes on where it was when it was removed; events to send: \(upstream.pendingEvents)"
-      )
-    }
-    upstream.host = host
-    upstream.carrier.radio = radio
-    upstream.health.observer = self
-    // Another database does not know that the upstream is paused.
-    if upstreams.contains(where: { $0.name == upstream.name && $0.isPaused }) { upstream.setPaused(true) }
-    return upstream
   }
 
   /// Carries out the servers' commands, and receives their updates.
@@ -126,7 +155,7 @@ public final class Relay {
   public func wake() { for upstream in upstreams { upstream.wake() } }
   public func resume() { for upstream in upstreams { upstream.resume() } }
   /// Stops all upstreams for good; `change` builds their successors.
-  public func stop() { for upstream in upstreams { upstream.stop() } }
+  public func stop() { for upstream in upstreams + leaving { upstream.stop() } }
 }
 
 extension Relay: UpstreamObserver {

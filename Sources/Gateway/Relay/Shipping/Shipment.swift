@@ -42,6 +42,8 @@ struct Shipment {
     case resting
     /// A new connection is to be made once nothing is under way.
     case outdated
+    /// The upstream that it replaces waits for the answers to its last requests.
+    case succeeding
   }
 
   /// The waiting work.
@@ -182,8 +184,8 @@ struct Shipment {
     if holds.contains(.outdated), flights.isEmpty { greetAgain() }
   }
 
-  /// It waits for the end of a test or a pause, or for a dead letter that is being written or deleted.
-  var isHeld: Bool { state == .testing || !holds.isDisjoint(with: [.paused, .burying, .removing]) }
+  /// It waits for the end of a test, of a pause or of its predecessor, or for a dead letter that is being written or deleted.
+  var isHeld: Bool { state == .testing || !holds.isDisjoint(with: [.paused, .burying, .removing, .succeeding]) }
 
   /// No connection is known to work, and none is being opened.
   var isDisconnected: Bool {

@@ -69,6 +69,8 @@ public final class Upstream {
   var untaken: Untaken?
   /// An operator waits to hear whether an event is skipped.
   var skipping: Skipping?
+  /// It is removed or replaced, and waits for the answers to its last requests; `nil`: it goes on.
+  var leaving: Leaving?
 
   public var name: String { settings.name }
   var store: Store { journal.store }
@@ -125,7 +127,10 @@ public final class Upstream {
   public func wake() {
     if isClosed { return }
     noteWaiting()
-    if case .new = life { life = .running(loop.begin { [weak self] in await self?.run() }) }
+    if case .new = life {
+      journal.begins()
+      life = .running(loop.begin { [weak self] in await self?.run() })
+    }
     // Every commit calls this. During a pause the task need not run: it wakes itself at the pause's end.
     if !shipment.isResting(now: loop.now) { woken.resume() }
   }
@@ -139,6 +144,7 @@ public final class Upstream {
   }
 
   private func step() async throws(CancellationError) {
+    if let leaving { return try await finish(leaving) }
     if shipment.isHeld { return try await woken.wait() }
     shipment.came(to: loop.now)
     journal.advanceIdleLanes()
@@ -249,13 +255,16 @@ public final class Upstream {
   public func stop() {
     if case .running(let task) = life { task.cancel() }
     life = .ended
-    stopSkipping("the upstream was changed or removed meanwhile")
+    stopSkipping(Self.replacedMeanwhile)
     journal.reportTooOld()
     underWay.end()
     health.end()
     bucketSync?.stop()
     carrier.close()
     account?.close(line: carrier.lineBytes)
+    let ended = leaving?.ended
+    leaving = nil
+    ended?()
   }
 
   // MARK: Sending
@@ -343,50 +352,6 @@ struct Untaken: Equatable {
   /// The server itself has judged it.
   let isAnswer: Bool
   let epoch: String
-}
-
-/// Work under way: batches in the order in which they were sent, the task that holds the connection, and cursors that are being written.
-struct UnderWay {
-  enum Purpose: Equatable { case journal, deadLetter(id: Int64, marks: Int64), proof }
-
-  /// A batch, and the task that waits for its answer.
-  struct Flight {
-    let number: UInt64
-    let batch: Batch
-    let lane: Lane
-    let purpose: Purpose
-    let task: LoopTask
-    let epoch: String
-  }
-
-  var flights: [Flight] = []
-  private var lastNumber: UInt64 = 0
-  var holder: LoopTask?
-  let writes: LoopTasks
-
-  init(on loop: EventLoop) { writes = LoopTasks(on: loop) }
-
-  mutating func nextNumber() -> UInt64 {
-    lastNumber += 1
-    return lastNumber
-  }
-
-  mutating func forget(in lane: Lane?) {
-    for flight in flights where lane == nil || flight.lane == lane { flight.task.cancel() }
-    flights.removeAll { lane == nil || $0.lane == lane }
-  }
-
-  /// Ends the task that holds the connection.
-  mutating func release() {
-    holder?.cancel()
-    holder = nil
-  }
-
-  /// Cursors that are being written are not cancelled: their commit ends them.
-  mutating func end() {
-    forget(in: nil)
-    release()
-  }
 }
 
 /// Receives an upstream's news.

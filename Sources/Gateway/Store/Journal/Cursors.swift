@@ -55,9 +55,10 @@ extension Store {
     try setCursor(of: upstream, to: ByLane(all: seq))
   }
 
-  /// The upstream's cursor. A new one starts after the newest event, or at the beginning of the journal.
+  /// The upstream's cursor. A new one starts after the newest event, or at the beginning of the journal. `commits`: false if the caller commits
+  /// the new cursor together with others, or rolls all of them back.
   public func openCursor(
-    of upstream: String, fromStart: Bool
+    of upstream: String, fromStart: Bool, commits: Bool = true
   ) throws(StoreError) -> (cursor: ByLane<Int64>, beginning: Int64) {
     let known = try translating { () throws(SQLiteError) in try readCursor(of: upstream) }
     if let known { return (known.map(inJournal), try meta("from:\(upstream)")?.integer ?? 0) }
@@ -67,7 +68,7 @@ extension Store {
       try store.setCursor(of: upstream, to: beginning)
       try store.setMeta("from:\(upstream)", .integer(beginning))
     }
-    try commitNow()
+    if commits { try commitNow() }
     return (ByLane(all: beginning), beginning)
   }
 

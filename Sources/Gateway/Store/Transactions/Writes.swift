@@ -107,6 +107,13 @@ extension Store {
     transactions.end()
   }
 
+  /// Undoes the writes of this turn, because the rest of a change has failed.
+  public func rollBack(_ reason: StoreError) {
+    guard transactions.hasUncommitted else { return }
+    transactions.fail(reason)
+    commit(everything: true)
+  }
+
   /// Commits at once, for the few places that need the outcome immediately.
   public func commitNow() throws(StoreError) {
     commit(everything: true)
