@@ -24,7 +24,7 @@ extension Shape {
     public let messaging = Field<Messaging>("messaging")
     public let store = Field<Store>("store")
     public let upstreams = Field<[Upstream]>("upstreams")
-    public let leftOut = Field<[LeftOut]>("left_out", "messages of other places that were not sent here, of upstreams that have some")
+    public let leftOut = Field<[LeftOut]>("left_out", "messages of other places that were not sent here since the start, of upstreams that have some")
     public let removedUpstreams = Field<[RemovedUpstream]>("removed_upstreams", "not configured any more, with events waiting or deleted: one that comes back under its name goes on there")
     public let proxies = Field<[Proxy]>("proxies")
     public let web = Field<Web?>("web", "pages on the local network; absent: none")

@@ -116,7 +116,7 @@ enum Show {
         count.integer.map { "\($0) \(name.split(separator: "_").joined(separator: " "))" }
       }
       print(
-        "left out  \(clean(one[Shape.LeftOut().upstream])): messages of other places: \(counts.joined(separator: ", "))"
+        "left out  \(clean(one[Shape.LeftOut().upstream])): messages of other places since the start: \(counts.joined(separator: ", "))"
       )
     }
     for one in status[row.removedUpstreams] {
