@@ -65,12 +65,18 @@ public final class SocketStream: ByteStream {
   private var emptied: UInt64?
   private let meter: TrafficMeter?
   private let endsWithPeer: Bool
+  private let wasSilent: () -> Void
 
   /// Takes ownership of the non-blocking socket. `meter`: counts its bytes. `endsWithPeer`: a peer that will send
   /// nothing more counts as gone even if nobody reads. Over TCP, a browser that closes a connection shows it in no
-  /// other way; but somebody who pipes a request into `nc` still reads.
-  public init(_ socket: Int32, meter: TrafficMeter? = nil, endsWithPeer: Bool = false, on loop: EventLoop) {
+  /// other way; but somebody who pipes a request into `nc` still reads. `wasSilent`: called at the end if the peer has
+  /// sent nothing.
+  public init(
+    _ socket: Int32, meter: TrafficMeter? = nil, endsWithPeer: Bool = false, on loop: EventLoop,
+    wasSilent: @escaping () -> Void = {}
+  ) {
     self.endsWithPeer = endsWithPeer
+    self.wasSilent = wasSilent
     self.socket = socket
     self.meter = meter
     self.loop = loop
@@ -114,6 +120,7 @@ public final class SocketStream: ByteStream {
     Glibc.close(socket)
     socket = -1
     self.end = end
+    if received == 0 { wasSilent() }
     pending = []
     sent = 0
     readable.resume()

@@ -17,6 +17,9 @@ extension EventLoop {
     return try result.get()
   }
 
+  /// Nothing came on the last connection to this server: its other addresses are tried first the next time.
+  public func wasSilent(_ host: String, _ port: UInt16) { goodAddresses.wasSilent(Connector.target(host, port)) }
+
   /// Call it when the line may be up again: pending connections then retry at once, before the kernel would.
   public func hurryConnections() { for connector in connecting.values { connector.hurry() } }
 }

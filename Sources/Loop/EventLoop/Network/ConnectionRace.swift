@@ -43,19 +43,21 @@ struct ConnectionRace {
   private(set) var nextAt: MonotonicTime?
 
   /// `families`: of each address, in the resolver's order of preference. `first`: the address that worked last time.
-  /// `triesAgain`: silent addresses are retried after a time, not only on `hurry`.
-  init(families: [Int32], first: Int? = nil, triesAgain: Bool = false) {
-    order = Self.order(families, first)
+  /// `last`: the address that connected last time, and whose server said nothing. `triesAgain`: silent addresses are
+  /// retried after a time, not only on `hurry`.
+  init(families: [Int32], first: Int? = nil, last: Int? = nil, triesAgain: Bool = false) {
+    order = Self.order(families, first, last)
     waiting = order[...]
     self.triesAgain = triesAgain
   }
 
-  private static func order(_ families: [Int32], _ first: Int?) -> [Int] {
+  private static func order(_ families: [Int32], _ first: Int?, _ last: Int?) -> [Int] {
     var all = Array(families.indices)
     if let first, all.indices.contains(first) {
       all.remove(at: first)
       all.insert(first, at: 0)
     }
+    if let last, let place = all.firstIndex(of: last) { all.append(all.remove(at: place)) }
     guard let leader = all.first.map({ families[$0] }) else { return [] }
     var sides = (all.filter { families[$0] == leader }[...], all.filter { families[$0] != leader }[...])
     var order: [Int] = []

@@ -81,7 +81,7 @@ public final class Connector {
     self.loop = loop
     self.done = done
     self.triesAgain = triesAgain
-    target = "\(host) port \(port)"
+    target = Connector.target(host, port)
     limit = loop.schedule(after: timeout) { [weak self] in self?.timedOut() }
     let wakeup = Wakeup<NameLookup.Result>()
     answer = wakeup
@@ -91,6 +91,8 @@ public final class Connector {
   }
 
   deinit { cancel() }
+
+  static func target(_ host: String, _ port: UInt16) -> String { "\(host) port \(port)" }
 
   var isLookingUp: Bool { answer != nil }
 
@@ -112,9 +114,11 @@ public final class Connector {
     switch result {
     case .addresses(let found):
       addresses = found
-      let first = loop.goodAddresses[target].flatMap { found.firstIndex(of: $0) }
+      let known = loop.goodAddresses[target].flatMap { found.firstIndex(of: $0) }
+      let isSilent = loop.goodAddresses.isSilent(target)
       let repeats = triesAgain && loop.goodAddresses.hasWorkedLately(target, now: loop.now)
-      race = ConnectionRace(families: found.map(\.family), first: first, triesAgain: repeats)
+      race = ConnectionRace(
+        families: found.map(\.family), first: isSilent ? nil : known, last: isSilent ? known : nil, triesAgain: repeats)
       perform(race.begin(now: loop.now))
     case .failed(let message): finish(.failure(.noSuchHost(host, message: message)))
     }

@@ -42,16 +42,19 @@ extension NetworkAddress: CustomStringConvertible {
   }
 }
 
-/// The address of each host that worked last: it is tried first the next time. Bounded; the oldest is forgotten.
+/// The address of each host that took the last connection: it is tried first the next time, or last if nothing came on that connection, as from a
+/// machine whose service hangs. Bounded; the oldest is forgotten.
 struct GoodAddresses {
   private static let most = 32
   /// If a host has worked within this time, silence more likely means that the line is down.
   static let lately: Duration = .seconds(600)
 
-  /// `address`: `nil` if it has failed since.
-  private var entries: [(host: String, address: NetworkAddress?, at: MonotonicTime)] = []
+  /// `address`: `nil` if it has failed since. `isSilent`: it has taken the last connection, and nothing came on that.
+  private var entries: [(host: String, address: NetworkAddress?, at: MonotonicTime, isSilent: Bool)] = []
 
   subscript(host: String) -> NetworkAddress? { entries.first { $0.host == host }?.address }
+
+  func isSilent(_ host: String) -> Bool { entries.contains { $0.host == host && $0.isSilent } }
 
   func hasWorkedLately(_ host: String, now: MonotonicTime) -> Bool {
     entries.contains { $0.host == host && now - $0.at <= Self.lately }
@@ -60,7 +63,11 @@ struct GoodAddresses {
   mutating func worked(_ address: NetworkAddress, for host: String, now: MonotonicTime) {
     entries.removeAll { $0.host == host }
     if entries.count == Self.most { entries.removeFirst() }
-    entries.append((host, address, now))
+    entries.append((host, address, now, false))
+  }
+
+  mutating func wasSilent(_ host: String) {
+    for index in entries.indices where entries[index].host == host { entries[index].isSilent = true }
   }
 
   /// Forgets the address, but not that the host has worked.

@@ -299,7 +299,10 @@ extension EventLoop {
       meter?.failed()
       throw error
     }
-    let plain = SocketStream(socket, meter: meter, on: self)
+    let plain = SocketStream(socket, meter: meter, on: self) { [weak self] in
+      // Behind a proxy, the proxy chooses the address.
+      if proxy == nil { self?.wasSilent(host, port) }
+    }
     guard let tls else { return plain }
     guard let secure = TLSStream(plain, tls, host: host) else {
       throw .unusable("\(host) port \(port)", message: "TLS is not possible")

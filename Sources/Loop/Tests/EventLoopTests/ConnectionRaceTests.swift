@@ -15,8 +15,8 @@ private typealias Action = ConnectionRace.Action
   private let six = AF_INET6
 
   /// The order of attempts if each address fails at once.
-  private func order(_ families: [Int32], first: Int? = nil) -> [Int] {
-    var race = ConnectionRace(families: families, first: first)
+  private func order(_ families: [Int32], first: Int? = nil, last: Int? = nil) -> [Int] {
+    var race = ConnectionRace(families: families, first: first, last: last)
     var tried: [Int] = []
     var actions = race.begin(now: start)
     while case .start(let address)? = actions.first {
@@ -33,6 +33,8 @@ private typealias Action = ConnectionRace.Action
     #expect(order([six]) == [0])
     #expect(order([six, six, four, four], first: 3) == [3, 0, 2, 1], "last time's address, then the other family")
     #expect(order([six, four], first: 7) == [0, 1], "it is not among them any more")
+    #expect(order([six, six, four, four], last: 0) == [1, 2, 0, 3], "its server said nothing last time")
+    #expect(order([six, four], last: 0) == [1, 0] && order([six], last: 0) == [0])
   }
 
   @Test func `the next address is tried after 250 ms without an answer, and at once after a refusal`() {
@@ -185,6 +187,18 @@ private typealias Action = ConnectionRace.Action
     }
     #expect(failure.description == "127.0.0.1 port \(port): Connection refused")
     #expect(loop.goodAddresses["127.0.0.1 port \(port)"] == nil)
+  }
+
+  @Test func `an address on which the server says nothing is tried last the next time, until it connects again`() {
+    var good = GoodAddresses()
+    let address = NetworkAddress(family: AF_INET, bytes: [1])
+    good.worked(address, for: "host", now: MonotonicTime(seconds: 1))
+    good.wasSilent("other")
+    #expect(!good.isSilent("host"))
+    good.wasSilent("host")
+    #expect(good.isSilent("host") && good["host"] == address)
+    good.worked(address, for: "host", now: MonotonicTime(seconds: 2))
+    #expect(!good.isSilent("host"))
   }
 
   @Test func `a failure lists the result of each address, grouped by reason`() {
