@@ -288,6 +288,7 @@ extension Upstream {
       if failure == nil { isKept() }
       guard let self, !self.isClosed else { return }
       self.shipment.release([.burying, .keepingCursor])
+      self.woken.resume()
       // The result says nothing about another database.
       guard store.epoch == epoch else { return }
       if let failure {
@@ -297,7 +298,6 @@ extension Upstream {
       } else {
         self.kept(seqs)
       }
-      self.woken.resume()
     }
   }
 
