@@ -77,7 +77,7 @@ import Testing
     _ = loop.begin {
       result = await Result { () async throws(HTTPFailure) in
         try await client.send(
-          HTTPRequest("POST", "/", body: [UInt8](repeating: 0x78, count: 32 << 20)), timeout: .seconds(60))
+          HTTPRequest("POST", "/", body: [UInt8](repeating: 0x78, count: 16 << 20)), timeout: .seconds(60))
       }
       loop.stop()
     }
