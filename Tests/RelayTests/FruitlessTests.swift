@@ -70,7 +70,54 @@ private final class SlowTest: Carrier {
   func close() { closings += 1 }
 }
 
+/// A broker that closes each connection when it has answered a batch: the carrier expects that batch to report the end.
+private final class ClosingBroker: Carrier {
+  let kind = "mqtt"
+  let place = "nowhere"
+  let keepsConnection = true
+  let serverKeepsCount = false
+  let bytesSent: UInt64 = 0
+  private(set) var greetings = 0
+  private var ended = Promise<ConnectionEnd>()
+
+  func greet() async -> Greeting {
+    greetings += 1
+    ended = Promise()
+    return .ready
+  }
+
+  func hold() async throws(CancellationError) -> ConnectionEnd { try await ended.value() }
+
+  func carry(_ batch: Batch) async -> Verdict {
+    ended.keep(.lost(nil))
+    return .acknowledged(through: batch.last)
+  }
+
+  func close() {}
+}
+
 @Suite struct FruitlessTests {
+  @Test func `a connection that ends with the answer to the last batch is opened again`() throws {
+    let scratch = Scratch(inMemory: true)
+    let loop = EventLoop(on: InventedMachine())
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let broker = ClosingBroker()
+    let upstream = try Upstream(
+      Upstream.Settings(name: "broker", fromStart: true), carrier: broker, store: store, on: loop,
+      log: Log(level: .error, sink: { _, _ in }))
+    loop.afterTurn { [store, weak upstream] in
+      store.commit()
+      if store.transactions.takeNews().hasGrown { upstream?.wake() }
+    }
+    upstream.wake()
+    store.write { store throws(SQLiteError) in
+      try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
+    }
+    loop.pass(.seconds(600))
+    #expect(broker.greetings == 2 && upstream.status.pending == 0)
+    upstream.stop()
+  }
+
   @Test func `two tests of one upstream run one after the other`() throws {
     let scratch = Scratch(inMemory: true)
     let loop = EventLoop(on: InventedMachine())

@@ -160,11 +160,18 @@ public final class Upstream {
       lanes: lanes,
       other: isLetterNext && underWay.flights.isEmpty || wantsConnection)
     switch shipment.next(demand, now: loop.now, window: window, hasArrived: carrier.hasArrived) {
-    case .nothing: try await pause(until: journal.deadLetters.wait(now: loop.now))
+    case .nothing:
+      if hasLostConnection { return failed(.retry(reason: "the connection has ended", after: nil)) }
+      try await pause(until: journal.deadLetters.wait(now: loop.now))
     case .wake(let time): try await pause(until: time)
     case .greet: if mayConnect { try await greet() } else { try await pause() }
     case .send(let portion): if !sendNext(portion, of: demand) { try await pause() }
     }
+  }
+
+  /// The connection ended when the last batches were answered: none of them reports it, and there is no other to send.
+  private var hasLostConnection: Bool {
+    carrier.keepsConnection && shipment.state == .ready && underWay.holder == nil && underWay.flights.isEmpty
   }
 
   /// Nothing else is under way while an event is suspected.

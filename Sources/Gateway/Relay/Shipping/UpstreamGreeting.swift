@@ -38,7 +38,7 @@ extension Upstream {
     }
     underWay.holder = loop.begin { [weak self, carrier] in
       // Cancelled: another task opens the next connection.
-      guard let end = try? await carrier.hold() else { return }
+      guard let end = try? await carrier.hold(), !Task.isCancelled else { return }
       self?.ended(end)
     }
     // The server may have the event in question already.
