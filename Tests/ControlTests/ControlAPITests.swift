@@ -37,6 +37,30 @@ import Transport
     var shownBacklog: Int64 { 0 }
   }
 
+  /// A client of the control socket, and its answer so far.
+  private final class Client {
+    private let descriptor: Int32
+    private let loop: EventLoop
+    private(set) var text = ""
+
+    init(_ descriptor: Int32, on loop: EventLoop) {
+      self.descriptor = descriptor
+      self.loop = loop
+      Descriptor.setNonBlocking(descriptor)
+    }
+
+    deinit { close(descriptor) }
+
+    /// Reads until the answer has these words. False: it does not get them.
+    @discardableResult
+    func read(until words: String) -> Bool {
+      turn(loop) {
+        if case .bytes(let more) = Descriptor.read(descriptor) { text += String(decoding: more, as: UTF8.self) }
+        return text.contains(words)
+      }
+    }
+  }
+
   /// The control socket of a gateway whose radio is always absent.
   private final class Fixture {
     let scratch = Scratch()
@@ -103,17 +127,24 @@ import Transport
       return descriptor
     }
 
+    func client(_ request: String, body: String = "") throws -> Client {
+      Client(try ask(request, body: body), on: loop)
+    }
+
     /// The answer up to `end`.
     func answer(_ request: String, body: String = "", until end: String = "}\n") throws -> String {
-      let descriptor = try ask(request, body: body)
-      defer { close(descriptor) }
-      Descriptor.setNonBlocking(descriptor)
-      var text = ""
-      _ = turn(loop) {
-        if case .bytes(let more) = Descriptor.read(descriptor) { text += String(decoding: more, as: UTF8.self) }
-        return text.contains(end)
+      let client = try client(request, body: body)
+      client.read(until: end)
+      return client.text
+    }
+
+    /// Appends an event for each number.
+    func append(_ numbers: ClosedRange<Int>) {
+      for number in numbers {
+        store.post("a test") { store throws(SQLiteError) in
+          try store.append(.gap, at: Moment(milliseconds: 1, trusted: false), body: Array(#"{"n":\#(number)}"#.utf8))
+        }
       }
-      return text
     }
   }
 
@@ -136,10 +167,9 @@ import Transport
   @Test func `every route has its own path, and an answer`() throws {
     let fixture = try Fixture()
     for route in Route.allCases {
-      let isRows = [.packets, .frames].contains(route)
       // Scans and checks of Bluetooth use this machine's bus.
       if [.scan, .bluetoothDoctor].contains(route) { continue }
-      let answer = try fixture.answer(route.rawValue, until: isRows ? "\r\n\r\n" : "\r\n\r\n")
+      let answer = try fixture.answer(route.rawValue, until: "\r\n\r\n")
       #expect(answer.hasPrefix("HTTP/1.1 "), "\(route)")
       #expect(!answer.hasPrefix("HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: 0"))
     }
@@ -180,22 +210,11 @@ import Transport
 
   @Test func `a client that follows the events gets new ones`() throws {
     let fixture = try Fixture()
-    let descriptor = try fixture.ask("GET /v1/events?follow=1&limit=0")
-    defer { close(descriptor) }
-    Descriptor.setNonBlocking(descriptor)
-    var text = ""
-    func read(_ words: String) -> Bool {
-      turn(fixture.loop) {
-        if case .bytes(let more) = Descriptor.read(descriptor) { text += String(decoding: more, as: UTF8.self) }
-        return text.contains(words)
-      }
-    }
-    #expect(read("\r\n\r\n"))
+    let client = try fixture.client("GET /v1/events?follow=1&limit=0")
+    #expect(client.read(until: "\r\n\r\n"))
     for number in 1...3 {
-      fixture.store.post("a test") { store throws(SQLiteError) in
-        try store.append(.gap, at: Moment(milliseconds: 1, trusted: false), body: Array(#"{"n":\#(number)}"#.utf8))
-      }
-      #expect(read(#"{"n":\#(number)}"#))
+      fixture.append(number...number)
+      #expect(client.read(until: #"{"n":\#(number)}"#))
     }
   }
 
@@ -206,31 +225,16 @@ import Transport
       created: Moment(milliseconds: 1, trusted: false), lifetime: 1000)
     fixture.store.post("a test") { store throws(SQLiteError) in _ = try store.insertOutgoing(message) }
     try fixture.store.commitNow()
-    let descriptor = try fixture.ask("GET /v1/outgoing?id=one&follow=1")
-    defer { close(descriptor) }
-    Descriptor.setNonBlocking(descriptor)
-    var text = ""
-    func read(_ words: String) -> Bool {
-      turn(fixture.loop) {
-        if case .bytes(let more) = Descriptor.read(descriptor) { text += String(decoding: more, as: UTF8.self) }
-        return text.contains(words)
-      }
-    }
-    #expect(read(#""id":"one""#), "\(text)")
-    fixture.store.post("a test") { store throws(SQLiteError) in
-      try store.database.run("DELETE FROM outgoing")
-      try store.append(.gap, at: Moment(milliseconds: 1, trusted: false), body: Array("{}".utf8))
-    }
-    #expect(read("\r\n0\r\n\r\n"), "\(text)")
+    let client = try fixture.client("GET /v1/outgoing?id=one&follow=1")
+    #expect(client.read(until: #""id":"one""#), "\(client.text)")
+    fixture.store.post("a test") { store throws(SQLiteError) in try store.database.run("DELETE FROM outgoing") }
+    fixture.append(1...1)
+    #expect(client.read(until: "\r\n0\r\n\r\n"), "\(client.text)")
   }
 
   @Test func `a page tells its reader when events before it were deleted`() throws {
     let fixture = try Fixture()
-    for number in 1...10 {
-      fixture.store.post("a test") { store throws(SQLiteError) in
-        try store.append(.gap, at: Moment(milliseconds: 1, trusted: false), body: Array(#"{"n":\#(number)}"#.utf8))
-      }
-    }
+    fixture.append(1...10)
     fixture.store.post("a test") { store throws(SQLiteError) in
       try store.database.run("DELETE FROM journal WHERE seq BETWEEN 4 AND 6")
     }
@@ -245,14 +249,7 @@ import Transport
 
   @Test func `a follower gets the number of events that were deleted before it received them`() throws {
     let fixture = try Fixture()
-    func append(_ numbers: ClosedRange<Int>) {
-      for number in numbers {
-        fixture.store.post("a test") { store throws(SQLiteError) in
-          try store.append(.gap, at: Moment(milliseconds: 1, trusted: false), body: Array(#"{"n":\#(number)}"#.utf8))
-        }
-      }
-    }
-    append(1...10)
+    fixture.append(1...10)
     fixture.store.post("a test") { store throws(SQLiteError) in
       try store.database.run("DELETE FROM journal WHERE seq BETWEEN 1 AND 6")
     }
@@ -266,23 +263,14 @@ import Transport
       }
     }
     for request in ["GET /v1/messages?follow=1", "GET /v1/events?follow=1&limit=0"] {
-      let descriptor = try fixture.ask(request)
-      defer { close(descriptor) }
-      Descriptor.setNonBlocking(descriptor)
-      var text = ""
-      func read(_ words: String) -> Bool {
-        turn(fixture.loop) {
-          if case .bytes(let more) = Descriptor.read(descriptor) { text += String(decoding: more, as: UTF8.self) }
-          return text.contains(words)
-        }
-      }
-      #expect(read("\r\n\r\n"))
+      let client = try fixture.client(request)
+      #expect(client.read(until: "\r\n\r\n"))
       let last = Int(fixture.store.lastSeq)
-      append(last + 1...last + 4)
+      fixture.append(last + 1...last + 4)
       fixture.store.post("a test") { store throws(SQLiteError) in
         try store.database.run("DELETE FROM journal WHERE seq < (SELECT max(seq) FROM journal)")
       }
-      #expect(read("{\"missed\":3}\n"), "\(request): \(text)")
+      #expect(client.read(until: "{\"missed\":3}\n"), "\(request): \(client.text)")
     }
   }
 

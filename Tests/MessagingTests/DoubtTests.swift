@@ -14,6 +14,25 @@ import Transport
     Channel(slot: 1, name: name, secret: .init(bytes: Array(repeating: byte, count: 16))!)
   }
 
+  /// Does this work; the radio's confirmation of the first such command is lost.
+  private func withoutConfirmation<Value>(
+    _ bench: Bench, _ isAsked: @escaping (Command) -> Bool, _ work: @escaping () async throws(Refusal) -> Value
+  ) throws {
+    var (waits, isLost) = (false, false)
+    bench.swallow { command in
+      waits = waits || isAsked(command)
+      return false
+    }
+    bench.lose { frame in
+      guard waits, !isLost, frame == Reply.ok.encode() else { return false }
+      isLost = true
+      return true
+    }
+    let refusal = try bench.refusal(of: work)
+    if case .silence = refusal { return }
+    Issue.record("\(String(describing: refusal))")
+  }
+
   @Test func `nothing is sent to a channel until the radio has confirmed that its slot has that channel`() throws {
     let bench = try Bench(on: InventedMachine())
     let trees = Self.channel("#trees", 7)
@@ -49,20 +68,9 @@ import Transport
     let bench = try Bench(on: InventedMachine())
     let table = RadioTable(bench.synchronizer, store: bench.store)
     #expect(try bench.refusal { () async throws(Refusal) in try await table.put(Self.channel("#trees", 7)) } == nil)
-    var (isAsked, isLost) = (false, false)
-    bench.swallow { command in
-      if case .setChannel = command { isAsked = true }
-      return false
-    }
-    bench.lose { frame in
-      guard isAsked, !isLost, frame == Reply.ok.encode() else { return false }
-      isLost = true
-      return true
-    }
-    let refusal = try bench.refusal { () async throws(Refusal) in try await table.put(Self.channel("#secret", 8)) }
-    guard case .silence = refusal else {
-      Issue.record("\(String(describing: refusal))")
-      return
+    let isAsked = { (command: Command) in if case .setChannel = command { true } else { false } }
+    try withoutConfirmation(bench, isAsked) { () async throws(Refusal) in
+      try await table.put(Self.channel("#secret", 8))
     }
     _ = try bench.send(SendRequest(to: "#trees", text: "to the trees", key: "k")).get()
     try bench.run("its end: the radio has no such channel") { try bench.state("k").hasEnded }
@@ -74,21 +82,8 @@ import Transport
     let bench = try Bench(on: InventedMachine())
     let (table, key) = (RadioTable(bench.synchronizer, store: bench.store), bench.other.key)
     #expect(try bench.store.contact(key)?.onRadio == true)
-    var (isAsked, isLost) = (false, false)
-    bench.swallow { command in
-      if case .removeContact = command { isAsked = true }
-      return false
-    }
-    bench.lose { frame in
-      guard isAsked, !isLost, frame == Reply.ok.encode() else { return false }
-      isLost = true
-      return true
-    }
-    let refusal = try bench.refusal { () async throws(Refusal) in try await table.remove(key) }
-    guard case .silence = refusal else {
-      Issue.record("\(String(describing: refusal))")
-      return
-    }
+    let isAsked = { (command: Command) in if case .removeContact = command { true } else { false } }
+    try withoutConfirmation(bench, isAsked) { () async throws(Refusal) in try await table.remove(key) }
     try bench.run("the store follows") { try bench.store.contact(key)?.onRadio == false }
   }
 

@@ -96,198 +96,160 @@ private final class ClosingBroker: Carrier {
   func close() {}
 }
 
-@Suite struct FruitlessTests {
-  @Test func `a connection that ends with the answer to the last batch is opened again`() throws {
-    let scratch = Scratch(inMemory: true)
-    let loop = EventLoop(on: InventedMachine())
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    let broker = ClosingBroker()
-    let upstream = try Upstream(
-      Upstream.Settings(name: "broker", fromStart: true), carrier: broker, store: store, on: loop,
-      log: Log(level: .error, sink: { _, _ in }))
-    loop.afterTurn { [store, weak upstream] in
+/// An upstream in invented time, its store, and the lines of its log.
+private final class Line {
+  private let scratch = Scratch(inMemory: true)
+  let loop: EventLoop
+  let store: Store
+  private(set) var upstream: Upstream!
+  private(set) var logged: [String] = []
+
+  init(
+    _ settings: Upstream.Settings = Upstream.Settings(name: "hub"), to server: any Carrier,
+    on loop: EventLoop = EventLoop(on: InventedMachine())
+  ) throws {
+    self.loop = loop
+    store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    upstream = try Upstream(
+      settings, carrier: server, store: store, on: loop,
+      log: Log(level: .info, sink: { [weak self] in self?.logged.append($1) }))
+    loop.afterTurn { [store, weak self] in
       store.commit()
-      if store.transactions.takeNews().hasGrown { upstream?.wake() }
+      if store.transactions.takeNews().hasGrown { self?.upstream.wake() }
     }
-    upstream.wake()
+  }
+
+  deinit { upstream.stop() }
+
+  func append(_ kind: EventKind = .message, count: Int = 1) {
     store.write { store throws(SQLiteError) in
-      try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
-    }
-    loop.pass(.seconds(600))
-    #expect(broker.greetings == 2 && upstream.status.pending == 0)
-    upstream.stop()
-  }
-
-  @Test func `two tests of one upstream run one after the other`() throws {
-    let scratch = Scratch(inMemory: true)
-    let loop = EventLoop(on: InventedMachine())
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    let server = SlowTest(on: loop)
-    let upstream = try Upstream(
-      Upstream.Settings(name: "hub"), carrier: server, store: store, on: loop,
-      log: Log(level: .error, sink: { _, _ in }))
-    loop.afterTurn { store.commit() }
-    var answers: [String?] = []
-    for _ in 1...4 { _ = loop.begin { answers.append(await upstream.test()) } }
-    loop.pass(.seconds(30))
-    #expect(server.most == 1 && answers.count == 4, "\(answers)")
-    #expect(answers.contains(nil) && answers.contains("another test of it is under way"), "\(answers)")
-    upstream.stop()
-  }
-
-  @Test func `the test of a paused upstream leaves no connection behind that nobody reads`() throws {
-    let scratch = Scratch(inMemory: true)
-    let loop = EventLoop(on: InventedMachine())
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    let server = SlowTest(on: loop)
-    let upstream = try Upstream(
-      Upstream.Settings(name: "hub"), carrier: server, store: store, on: loop,
-      log: Log(level: .error, sink: { _, _ in }))
-    loop.afterTurn { store.commit() }
-    upstream.setPaused(true)
-    _ = loop.begin { _ = await upstream.test() }
-    loop.pass(.seconds(10))
-    #expect(server.closings == 1)
-    upstream.stop()
-  }
-
-  @Test func `a server that answers but accepts nothing for a day causes four log lines`() throws {
-    let scratch = Scratch(inMemory: true)
-    let loop = EventLoop(on: InventedMachine())
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    let hub = TroubledHub()
-    var lines: [String] = []
-    let upstream = try Upstream(
-      Upstream.Settings(name: "hub", batchEvents: 1, fromStart: true), carrier: hub, store: store, on: loop,
-      log: Log(level: .info, sink: { _, line in lines.append(line) }))
-    loop.afterTurn { [store, weak upstream] in
-      store.commit()
-      if store.transactions.takeNews().hasGrown { upstream?.wake() }
-    }
-    upstream.wake()
-    store.write { store throws(SQLiteError) in
-      try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
-    }
-    loop.pass(.seconds(86_400))
-    #expect(hub.greetings > 100)
-    let trouble = "hub: HTTP 503"
-    #expect(
-      lines == [
-        "\(trouble). Nothing is lost. Retrying automatically",
-        "hub: connected again; events to send: 1",
-        "\(trouble), again: it can be reached, and takes nothing. Nothing is lost. Retrying automatically",
-      ], "\(lines.prefix(10))")
-    hub.isTroubled = false
-    loop.pass(.seconds(600))
-    #expect(lines.count == 4 && lines.last == "hub: connected again; events to send: 0", "\(lines.suffix(3))")
-    hub.isTroubled = true
-    loop.pass(.seconds(86_400))
-    #expect(lines.count == 4, "nothing waits: \(lines.suffix(3))")
-    upstream.stop()
-  }
-
-  @Test func `the time of the last success moves with acknowledgements, not with connections`() throws {
-    let scratch = Scratch(inMemory: true)
-    let loop = EventLoop(on: InventedMachine())
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    let hub = TroubledHub()
-    let upstream = try Upstream(
-      Upstream.Settings(name: "hub", batchEvents: 1, filter: EventFilter(kinds: ["message"]), fromStart: true),
-      carrier: hub, store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
-    loop.afterTurn { [store, weak upstream] in
-      store.commit()
-      if store.transactions.takeNews().hasGrown { upstream?.wake() }
-    }
-    func append(_ kind: EventKind) {
-      store.write { store throws(SQLiteError) in
+      for _ in 0..<count {
         try store.append(kind, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
       }
     }
-    // An event that it does not accept.
-    append(.message)
-    try store.commitNow()
+  }
+
+  /// The connection comes and goes while nothing waits.
+  func greetAgain(append kind: EventKind? = nil) {
+    upstream.shipment.greetAgain()
+    if let kind { append(kind) }
     upstream.wake()
-    loop.pass(.seconds(3600))
-    #expect(hub.greetings > 10 && upstream.status.lastSuccess == nil)
-    hub.isTroubled = false
     loop.pass(.seconds(600))
-    let first = try #require(upstream.status.lastSuccess)
-    #expect(upstream.status.pending == 0)
-    // The connection comes and goes while nothing waits; events that are not for the hub are no success either.
-    for _ in 0..<3 {
-      upstream.shipment.greetAgain()
-      append(.radio)
-      upstream.wake()
-      loop.pass(.seconds(600))
-    }
-    #expect(upstream.status.lastSuccess == first && upstream.status.pending == 0)
+  }
+}
+
+@Suite struct FruitlessTests {
+  @Test func `a connection that ends with the answer to the last batch is opened again`() throws {
+    let broker = ClosingBroker()
+    let line = try Line(Upstream.Settings(name: "broker", fromStart: true), to: broker)
+    line.upstream.wake()
+    line.append()
+    line.loop.pass(.seconds(600))
+    #expect(broker.greetings == 2 && line.upstream.status.pending == 0)
+  }
+
+  @Test func `two tests of one upstream run one after the other`() throws {
+    let loop = EventLoop(on: InventedMachine())
+    let server = SlowTest(on: loop)
+    let line = try Line(to: server, on: loop)
+    var answers: [String?] = []
+    for _ in 1...4 { _ = loop.begin { answers.append(await line.upstream.test()) } }
+    loop.pass(.seconds(30))
+    #expect(server.most == 1 && answers.count == 4, "\(answers)")
+    #expect(answers.contains(nil) && answers.contains("another test of it is under way"), "\(answers)")
+  }
+
+  @Test func `the test of a paused upstream leaves no connection behind that nobody reads`() throws {
+    let loop = EventLoop(on: InventedMachine())
+    let server = SlowTest(on: loop)
+    let line = try Line(to: server, on: loop)
+    line.upstream.setPaused(true)
+    _ = loop.begin { _ = await line.upstream.test() }
+    loop.pass(.seconds(10))
+    #expect(server.closings == 1)
+    // Its end closes the connection, too.
+    withExtendedLifetime(line) {}
+  }
+
+  @Test func `a server that answers but accepts nothing for a day causes four log lines`() throws {
+    let hub = TroubledHub()
+    let line = try Line(Upstream.Settings(name: "hub", batchEvents: 1, fromStart: true), to: hub)
+    line.upstream.wake()
+    line.append()
+    line.loop.pass(.seconds(86_400))
+    #expect(hub.greetings > 100)
+    let trouble = "hub: HTTP 503"
+    #expect(
+      line.logged == [
+        "\(trouble). Nothing is lost. Retrying automatically",
+        "hub: connected again; events to send: 1",
+        "\(trouble), again: it can be reached, and takes nothing. Nothing is lost. Retrying automatically",
+      ], "\(line.logged.prefix(10))")
+    hub.isTroubled = false
+    line.loop.pass(.seconds(600))
+    #expect(line.logged.count == 4 && line.logged.last == "hub: connected again; events to send: 0", "\(line.logged)")
     hub.isTroubled = true
-    append(.message)
-    loop.pass(.seconds(3600))
-    #expect(upstream.status.lastSuccess == first && upstream.status.pending == 1)
+    line.loop.pass(.seconds(86_400))
+    #expect(line.logged.count == 4, "nothing waits: \(line.logged.suffix(3))")
+  }
+
+  @Test func `the time of the last success moves with acknowledgements, not with connections`() throws {
+    let hub = TroubledHub()
+    let line = try Line(
+      Upstream.Settings(name: "hub", batchEvents: 1, filter: EventFilter(kinds: ["message"]), fromStart: true), to: hub)
+    // An event that it does not accept.
+    line.append()
+    try line.store.commitNow()
+    line.upstream.wake()
+    line.loop.pass(.seconds(3600))
+    #expect(hub.greetings > 10 && line.upstream.status.lastSuccess == nil)
+    hub.isTroubled = false
+    line.loop.pass(.seconds(600))
+    let first = try #require(line.upstream.status.lastSuccess)
+    #expect(line.upstream.status.pending == 0)
+    // Events that are not for the hub are no success either.
+    for _ in 0..<3 { line.greetAgain(append: .radio) }
+    #expect(line.upstream.status.lastSuccess == first && line.upstream.status.pending == 0)
+    hub.isTroubled = true
+    line.append()
+    line.loop.pass(.seconds(3600))
+    #expect(line.upstream.status.lastSuccess == first && line.upstream.status.pending == 1)
     // The hub has stored the event; its answer was lost with the connection.
     hub.isTroubled = false
     hub.tookUnanswered(through: 5)
-    loop.pass(.seconds(600))
-    let second = try #require(upstream.status.lastSuccess)
-    #expect(second > first && upstream.status.pending == 0)
-    upstream.stop()
+    line.loop.pass(.seconds(600))
+    let second = try #require(line.upstream.status.lastSuccess)
+    #expect(second > first && line.upstream.status.pending == 0)
   }
 
   @Test func `a server that has everything at the start of the gateway counts as one success`() throws {
-    let scratch = Scratch(inMemory: true)
-    let loop = EventLoop(on: InventedMachine())
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
-    let hub = TroubledHub()
-    let upstream = try Upstream(
-      Upstream.Settings(name: "hub"), carrier: hub, store: store, on: loop,
-      log: Log(level: .error, sink: { _, _ in }))
-    upstream.wake()
-    loop.pass(.seconds(10))
-    let first = try #require(upstream.status.lastSuccess)
-    for _ in 0..<3 {
-      upstream.shipment.greetAgain()
-      upstream.wake()
-      loop.pass(.seconds(600))
-    }
-    #expect(upstream.status.lastSuccess == first)
-    upstream.stop()
+    let line = try Line(to: TroubledHub())
+    line.upstream.wake()
+    line.loop.pass(.seconds(10))
+    let first = try #require(line.upstream.status.lastSuccess)
+    for _ in 0..<3 { line.greetAgain() }
+    #expect(line.upstream.status.lastSuccess == first)
   }
 
   @Test func `a connection that comes and goes is logged once, then once an hour with a count, and at its end`()
     throws
   {
-    let scratch = Scratch(inMemory: true)
-    let loop = EventLoop(on: InventedMachine())
-    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     let hub = TroubledHub()
-    var lines: [String] = []
-    let upstream = try Upstream(
-      Upstream.Settings(name: "hub", batchEvents: 1, fromStart: true), carrier: hub, store: store, on: loop,
-      log: Log(level: .info, sink: { _, line in lines.append(line) }))
-    loop.afterTurn { [store, weak upstream] in
-      store.commit()
-      if store.transactions.takeNews().hasGrown { upstream?.wake() }
-    }
+    let line = try Line(Upstream.Settings(name: "hub", batchEvents: 1, fromStart: true), to: hub)
     hub.portion = 1
-    store.write { store throws(SQLiteError) in
-      for _ in 0..<1500 {
-        try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
-      }
-    }
-    upstream.wake()
-    loop.pass(.seconds(3 * 3600 + 60))
+    line.append(count: 1500)
+    line.upstream.wake()
+    line.loop.pass(.seconds(3 * 3600 + 60))
     #expect(hub.greetings > 300)
-    let untold = lines.filter { !$0.contains("came and went") }.map { String($0.prefix(21)) }
+    let untold = line.logged.filter { !$0.contains("came and went") }.map { String($0.prefix(21)) }
     let (goes, comes) = ("hub: HTTP 503. Nothin", "hub: connected again;")
-    #expect(untold == [goes, comes, goes, comes, "hub: HTTP 503, again:"], "\(lines.prefix(10))")
-    #expect(lines.count == 8, "\(lines.suffix(5))")
+    #expect(untold == [goes, comes, goes, comes, "hub: HTTP 503, again:"], "\(line.logged.prefix(10))")
+    #expect(line.logged.count == 8, "\(line.logged.suffix(5))")
     hub.isTroubled = false
-    loop.pass(.seconds(700))
-    #expect(lines.count == 9 && lines.last == "hub: the connection holds again", "\(lines.suffix(3))")
+    line.loop.pass(.seconds(700))
+    #expect(line.logged.count == 9 && line.logged.last == "hub: the connection holds again", "\(line.logged.suffix(3))")
     hub.isTroubled = true
-    loop.pass(.seconds(3600))
-    #expect(lines.count == 9)
-    upstream.stop()
+    line.loop.pass(.seconds(3600))
+    #expect(line.logged.count == 9)
   }
 }

@@ -15,6 +15,15 @@ import VirtualRadio
     Channel(slot: 1, name: name, secret: .init(bytes: Array(repeating: byte, count: 16))!)
   }
 
+  private func firstContact(_ pair: Pair) throws -> PublicKey {
+    var first: PublicKey?
+    try pair.store.eachContact {
+      first = $0.contact.key
+      return false
+    }
+    return try #require(first)
+  }
+
   @Test func `a message on a slot that did not answer has no known channel until the slot answers`() throws {
     let pair = try Pair(channels: 4, on: InventedMachine())
     pair.radio.received(Command.setChannel(Self.channel("#trees", 7)).encode())
@@ -82,8 +91,7 @@ import VirtualRadio
     pair.sync()
     #expect(set == 0)
     pair.link.losesReply = { _ in false }
-    let end = pair.loop.now + .seconds(700)
-    while pair.loop.now < end { pair.loop.turn(wait: true) }
+    pair.pass(700)
     #expect(set == 1)
   }
 
@@ -121,30 +129,22 @@ import VirtualRadio
       pair.run(
         until: { pair.synchronizer.counters.connections == before + 1 && pair.synchronizer.state == .synced }, "again")
     }
-    // The radio reports whole seconds: changes within the first second are requested again.
-    func aWhile() {
-      let moment = pair.loop.now
-      pair.run(until: { pair.loop.now > moment + .seconds(30) }, "a while")
-    }
     pair.sync()
     again()
     #expect(lists() == [1, 1])
     pair.radio.received(Command.reboot.encode())
-    aWhile()
+    // The radio reports whole seconds: changes within the first second are requested again.
+    pair.pass(30)
     again()
     #expect(lists() == [2, 1], "contacts that the radio had not written are gone")
     again()
     #expect(lists() == [2, 2])
-    var first: PublicKey?
-    try pair.store.eachContact {
-      first = $0.contact.key
-      return false
-    }
-    pair.radio.received(Command.removeContact(try #require(first)).encode())
-    pair.synchronizer.radioDidNotKnow(try #require(first))
+    let first = try firstContact(pair)
+    pair.radio.received(Command.removeContact(first).encode())
+    pair.synchronizer.radioDidNotKnow(first)
     pair.run(until: { pair.synchronizer.counters.fullContactLists == 3 && pair.synchronizer.state == .synced }, "all")
     #expect(try pair.store.contactCount(onRadio: true) == 2)
-    pair.synchronizer.radioDidNotKnow(try #require(first))
+    pair.synchronizer.radioDidNotKnow(first)
     #expect(pair.synchronizer.knowsAllContacts, "that was known")
   }
 
@@ -152,13 +152,8 @@ import VirtualRadio
   func `a contact that the gateway changed and could not read again causes a full list`(_ isCut: Bool) throws {
     let pair = try Pair(on: InventedMachine())
     pair.sync()
-    var first: PublicKey?
-    try pair.store.eachContact {
-      first = $0.contact.key
-      return false
-    }
     pair.link.swallows = { if case .getContactByKey = $0 { true } else { false } }
-    pair.synchronizer.refresh(try #require(first))
+    pair.synchronizer.refresh(try firstContact(pair))
     if isCut { pair.link.cut() }
     pair.run(
       until: { pair.synchronizer.counters.fullContactLists == 2 && pair.synchronizer.state == .synced }, "all of them")
@@ -168,15 +163,9 @@ import VirtualRadio
   @Test func `the radio's whole table is read again after a day, also over a link that stays up`() throws {
     let pair = try Pair(on: InventedMachine())
     pair.sync()
-    var first: PublicKey?
-    try pair.store.eachContact {
-      first = $0.contact.key
-      return false
-    }
     // Nobody reports it.
-    pair.radio.received(Command.removeContact(try #require(first)).encode())
-    let end = pair.loop.now + .seconds(90_000)
-    while pair.loop.now < end { pair.loop.turn(wait: true) }
+    pair.radio.received(Command.removeContact(try firstContact(pair)).encode())
+    pair.pass(90_000)
     #expect(pair.synchronizer.counters.fullContactLists == 2 && pair.synchronizer.counters.connections == 1)
     #expect(try pair.store.contactCount(onRadio: true) == 2)
   }

@@ -5,6 +5,7 @@ import EventLoop
 import Store
 import TestSupport
 import Testing
+import Timing
 import Transport
 import VirtualRadio
 
@@ -66,6 +67,12 @@ final class Pair: SyncObserver {
   func run(until condition: () -> Bool, _ what: Comment) {
     let isSo = turn(loop, until: condition)
     #expect(isSo, what)
+  }
+
+  func pass(_ seconds: Double) {
+    let end = loop.now + .seconds(seconds)
+    loop.schedule(at: end) {}
+    while loop.now < end { loop.turn(wait: true) }
   }
 
   /// Opens the link, and keeps it open.

@@ -63,14 +63,18 @@ import VirtualRadio
 @Suite struct UnattendedRestartTests {
   private let lost = RadioQueue.Loss(waited: 0, start: .unattended)
 
-  private func inject(_ count: Int, into pair: Pair) {
-    for number in 1...count { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
+  /// A gateway and its radio, so long after they were synced.
+  private func synced(_ seconds: Double) throws -> Pair {
+    let pair = try Pair(on: InventedMachine())
+    pair.sync()
+    pair.pass(seconds)
+    return pair
   }
 
-  private func pass(_ seconds: Double, _ pair: Pair) {
-    var isOver = false
-    _ = pair.loop.schedule(after: .seconds(seconds)) { isOver = true }
-    pair.run(until: { isOver }, "time")
+  /// The radio acknowledges messages, and restarts.
+  private func restart(_ pair: Pair, messages: Int = 1) {
+    for number in 1...messages { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
+    pair.radio.reboot()
   }
 
   @Test(arguments: [true, false]) func `the next run tells that the radio was restarted meanwhile, once`(_ isAnew: Bool)
@@ -81,7 +85,7 @@ import VirtualRadio
     do {
       before = machine.now
       let pair = try Pair(on: machine, in: scratch, age: .zero)
-      pass(100, pair)
+      pair.pass(100)
       pair.sync()
       after = machine.now
       pair.store.settle()
@@ -89,7 +93,7 @@ import VirtualRadio
     let start = isAnew ? after : before
     for expected in [isAnew ? [lost] : [], []] {
       let pair = try Pair(on: machine, in: scratch, age: machine.now - start)
-      pass(10, pair)
+      pair.pass(10)
       pair.sync()
       #expect(pair.messageLosses == expected)
       pair.store.settle()
@@ -97,9 +101,7 @@ import VirtualRadio
   }
 
   @Test func `a restart while the link is down is told, and one that ends the link is not`() throws {
-    let pair = try Pair(on: InventedMachine())
-    pair.sync()
-    pass(100, pair)
+    let pair = try synced(100)
     pair.radio.reboot()
     pair.link.returnsAtOnce = true
     pair.link.cut()
@@ -109,9 +111,8 @@ import VirtualRadio
     pair.link.returnsAtOnce = false
     pair.link.isPresent = false
     pair.link.cut()
-    pass(100, pair)
-    inject(2, into: pair)
-    pair.radio.reboot()
+    pair.pass(100)
+    restart(pair, messages: 2)
     pair.link.isPresent = true
     pair.run(until: { pair.synchronizer.counters.connections == 3 && pair.synchronizer.state == .synced }, "back")
     #expect(pair.messageLosses == [lost] && pair.stored.isEmpty)
@@ -126,13 +127,10 @@ import VirtualRadio
   }
 
   @Test func `a radio that does not answer, and then restarts, may have taken messages`() throws {
-    let pair = try Pair(on: InventedMachine())
-    pair.sync()
-    pass(5, pair)
+    let pair = try synced(5)
     pair.link.isSilent = true
-    pass(70, pair)
-    inject(1, into: pair)
-    pair.radio.reboot()
+    pair.pass(70)
+    restart(pair)
     pair.link.returnsAtOnce = true
     pair.run(until: { pair.losses > 0 }, "nothing answers")
     pair.link.isSilent = false
@@ -142,16 +140,13 @@ import VirtualRadio
 
   /// A serial chip keeps the line open. While it passes nothing, nothing is asked, and so nothing is missed.
   @Test func `a restart behind a line that stays open is found by a poll, and the radio is read again`() throws {
-    let pair = try Pair(on: InventedMachine())
-    pair.sync()
-    pass(65, pair)
+    let pair = try synced(65)
     pair.link.isSilent = true
-    inject(1, into: pair)
-    pair.radio.reboot()
+    restart(pair)
     pair.link.isSilent = false
     pair.run(until: { !pair.messageLosses.isEmpty }, "it is found")
     let synced = pair.synchronizer.counters.connections
-    pass(1000, pair)
+    pair.pass(1000)
     #expect(pair.messageLosses == [lost] && pair.losses == 0 && synced == pair.synchronizer.counters.connections)
     #expect(pair.synchronizer.state == .synced)
   }
@@ -168,10 +163,8 @@ import VirtualRadio
   }
 
   @Test func `a radio that was reset to its factory state behind an open line is met as another node`() throws {
-    let pair = try Pair(on: InventedMachine())
-    pair.sync()
+    let pair = try synced(65)
     let before = pair.radio.key
-    pass(65, pair)
     pair.radio.received(Command.factoryReset.encode())
     try #require(pair.radio.key != before)
     pair.run(until: { pair.store.radioKey == pair.radio.key && pair.synchronizer.state == .synced }, "its new identity")
@@ -179,14 +172,11 @@ import VirtualRadio
   }
 
   @Test func `a restart that a gateway noticed much later is told: it stood still`() throws {
-    let pair = try Pair(on: InventedMachine())
-    pair.sync()
-    pass(5, pair)
+    let pair = try synced(5)
     // The gateway gets nothing, not even the end of its line.
     pair.link.isSilent = true
-    inject(1, into: pair)
-    pair.radio.reboot()
-    pass(30, pair)
+    restart(pair)
+    pair.pass(30)
     pair.link.isSilent = false
     pair.link.returnsAtOnce = true
     pair.link.cut()
