@@ -12,84 +12,85 @@ extension WholeProgramTests {
       try Program("/usr/bin/env", arguments).ended() == 0
     }
 
-    @Test(arguments: ["full", "read-only"])
-    func `a gateway that starts on a full disk waits, reports it, and continues when there is room`(_ how: String)
-      throws
-    {
-      let rig = try Rig()
-      let place = rig.scratch.location("small")
-      try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
-      guard try Self.run("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", place) else { return }
-      defer { _ = try? Self.run("umount", "-l", place) }
-      try rig.startHub()
-      try rig.startRadio()
-      rig.writeGatewayConfiguration()
-      let file = rig.scratch.location("gw.toml")
-      let text = try String(contentsOfFile: file, encoding: .utf8)
-      _ = rig.scratch.write(
-        "gw.toml", text.replacingOccurrences(of: rig.scratch.location("gw.db"), with: "\(place)/gw.db"))
-      try rig.startGateway()
-      try rig.waitForSync()
-      // The start has to move these from the log into the database, which grows by more than the rest of its last page.
-      rig.radio?.write("inject r0 50 80")
-      try untilTrue("messages in the log") { try rig.status()?["store"]?["messages"]?.integer == 80 }
-      rig.gateway?.kill9()
-      let filler = "\(place)/filler"
-      if how == "full" {
-        _ = try Self.run("dd", "if=/dev/zero", "of=\(filler)", "bs=1k")
-      } else {
-        #expect(try Self.run("mount", "-o", "remount,ro", place))
-      }
-      rig.radio?.write("dm r1 r0 while the disk takes nothing")
-      rig.gateway = try Program.own("meshpostd", ["--config", file])
-      try rig.gateway?.line(with: "the gateway cannot start: ")
-      let status = try rig.meshpost("status")
-      #expect(status.code == 69, "\(status)")
-      #expect(status.lines.joined().contains("the gateway waits for its disk: "), "\(status)")
-      if how == "full" { unlink(filler) } else { #expect(try Self.run("mount", "-o", "remount,rw", place)) }
-      try rig.gateway?.line(with: "the disk takes writes: starting")
-      try rig.waitForSync()
-      try untilTrue("the message, which the radio has kept: \(rig.gateway?.lines ?? [])") {
-        try rig.status()?["store"]?["messages"]?.integer == 81
-      }
-      rig.gateway?.send(SIGTERM)
-      #expect(try rig.gateway?.ended() == 0)
-    }
-
-    @Test func `a damaged database that is replaced while the gateway waits for its disk is reported`() throws {
+    /// Runs a test of a synced gateway whose database is on a disk of its own, of 3 MiB: where such a disk cannot be made, nothing.
+    private func onSmallDisk(hub: Bool = false, _ test: (_ rig: Rig, _ place: String) throws -> Void) throws {
       let rig = try Rig()
       let place = rig.scratch.location("small")
       try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
       guard try Self.run("mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", place) else { return }
       defer { _ = try? Self.run("umount", "-l", place) }  // `try?`: the folder of the test goes anyway
+      if hub { try rig.startHub() }
       try rig.startRadio()
       rig.writeGatewayConfiguration()
-      let file = rig.scratch.location("gw.toml")
-      let text = try String(contentsOfFile: file, encoding: .utf8)
+      let text = try String(contentsOfFile: rig.scratch.location("gw.toml"), encoding: .utf8)
       _ = rig.scratch.write(
         "gw.toml", text.replacingOccurrences(of: rig.scratch.location("gw.db"), with: "\(place)/gw.db"))
       try rig.startGateway()
       try rig.waitForSync()
-      rig.gateway?.send(SIGTERM)
-      #expect(try rig.gateway?.ended() == 0)
-      _ = try Self.run("dd", "if=/dev/zero", "of=\(place)/filler", "bs=1k")
-      // In place: that needs no room.
-      let database = try FileHandle(forUpdating: URL(filePath: "\(place)/gw.db"))
-      database.write(Data(repeating: 0x55, count: 4096))
-      try database.close()
-      rig.gateway = try Program.own("meshpostd", ["--config", file])
-      try rig.gateway?.line(with: "the gateway cannot start: ")
-      unlink("\(place)/filler")
-      try rig.gateway?.line(with: "the disk takes writes: starting")
-      try rig.gateway?.line(with: ", and a new one begun")
-      try untilTrue("the alert") {
-        try rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost")
-      }
+      try test(rig, place)
       rig.gateway?.send(SIGTERM)
       #expect(try rig.gateway?.ended() == 0)
     }
 
-    @Test func `a database that is removed while the gateway runs is reported, and can still be saved`() throws {
+    /// Starts the gateway on a disk that takes no writes.
+    private func startInVain(_ rig: Rig) throws {
+      rig.gateway = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml")])
+      try rig.gateway?.line(with: "the gateway cannot start: ")
+    }
+
+    private func untilAlert(_ rig: Rig) throws {
+      try untilTrue("the alert") {
+        try rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost")
+      }
+    }
+
+    @Test(arguments: ["full", "read-only"])
+    func `a gateway that starts on a full disk waits, reports it, and continues when there is room`(_ how: String)
+      throws
+    {
+      try onSmallDisk(hub: true) { rig, place in
+        // The start has to move these from the log into the database, which grows by more than the rest of its last page.
+        rig.radio?.write("inject r0 50 80")
+        try untilTrue("messages in the log") { try rig.status()?["store"]?["messages"]?.integer == 80 }
+        rig.gateway?.kill9()
+        let filler = "\(place)/filler"
+        if how == "full" {
+          _ = try Self.run("dd", "if=/dev/zero", "of=\(filler)", "bs=1k")
+        } else {
+          #expect(try Self.run("mount", "-o", "remount,ro", place))
+        }
+        rig.radio?.write("dm r1 r0 while the disk takes nothing")
+        try startInVain(rig)
+        let status = try rig.meshpost("status")
+        #expect(status.code == 69, "\(status)")
+        #expect(status.lines.joined().contains("the gateway waits for its disk: "), "\(status)")
+        if how == "full" { unlink(filler) } else { #expect(try Self.run("mount", "-o", "remount,rw", place)) }
+        try rig.gateway?.line(with: "the disk takes writes: starting")
+        try rig.waitForSync()
+        try untilTrue("the message, which the radio has kept: \(rig.gateway?.lines ?? [])") {
+          try rig.status()?["store"]?["messages"]?.integer == 81
+        }
+      }
+    }
+
+    @Test func `a damaged database that is replaced while the gateway waits for its disk is reported`() throws {
+      try onSmallDisk { rig, place in
+        rig.gateway?.send(SIGTERM)
+        #expect(try rig.gateway?.ended() == 0)
+        _ = try Self.run("dd", "if=/dev/zero", "of=\(place)/filler", "bs=1k")
+        // In place: that needs no room.
+        let database = try FileHandle(forUpdating: URL(filePath: "\(place)/gw.db"))
+        database.write(Data(repeating: 0x55, count: 4096))
+        try database.close()
+        try startInVain(rig)
+        unlink("\(place)/filler")
+        try rig.gateway?.line(with: "the disk takes writes: starting")
+        try rig.gateway?.line(with: ", and a new one begun")
+        try untilAlert(rig)
+      }
+    }
+
+    private func gatewayWithMessage() throws -> Rig {
       let rig = try Rig()
       try rig.startRadio()
       rig.writeGatewayConfiguration()
@@ -97,34 +98,36 @@ extension WholeProgramTests {
       try rig.waitForSync()
       rig.radio?.write("chan r1 0 before it went")
       try untilTrue("a message") { try rig.status()?["store"]?["messages"]?.integer == 1 }
-      #expect(try !rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost"))
-      for suffix in ["", "-wal"] { unlink(rig.scratch.location("gw.db") + suffix) }
-      // It checks at intervals, and at a reload.
-      rig.gateway?.send(SIGHUP)
-      try rig.gateway?.line(with: "alert: the database file was removed or replaced")
-      try untilTrue("the alert") {
-        try rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost")
-      }
-      let backup = rig.scratch.location("saved")
-      #expect(try rig.meshpost("backup", backup).code == 0)
-      rig.gateway?.send(SIGTERM)
-      #expect(try rig.gateway?.ended() == 0)
-      let restore = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml"), "--restore", backup])
+      return rig
+    }
+
+    /// The gateway has its message again.
+    private func restore(_ rig: Rig, from saved: String) throws {
+      let restore = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml"), "--restore", saved])
       #expect(try restore.ended() == 0, "\(restore.lines)")
       try rig.startGateway()
       try rig.waitForSync()
       #expect(try rig.meshpost("messages").lines.contains { $0.contains("before it went") })
     }
 
+    @Test func `a database that is removed while the gateway runs is reported, and can still be saved`() throws {
+      let rig = try gatewayWithMessage()
+      #expect(try !rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost"))
+      for suffix in ["", "-wal"] { unlink(rig.scratch.location("gw.db") + suffix) }
+      // It checks at intervals, and at a reload.
+      rig.gateway?.send(SIGHUP)
+      try rig.gateway?.line(with: "alert: the database file was removed or replaced")
+      try untilAlert(rig)
+      let backup = rig.scratch.location("saved")
+      #expect(try rig.meshpost("backup", backup).code == 0)
+      rig.gateway?.send(SIGTERM)
+      #expect(try rig.gateway?.ended() == 0)
+      try restore(rig, from: backup)
+    }
+
     @Test func `a removed database is saved when the gateway stops, and reported as missing at the next start`() throws
     {
-      let rig = try Rig()
-      try rig.startRadio()
-      rig.writeGatewayConfiguration()
-      try rig.startGateway()
-      try rig.waitForSync()
-      rig.radio?.write("chan r1 0 before it went")
-      try untilTrue("a message") { try rig.status()?["store"]?["messages"]?.integer == 1 }
+      let rig = try gatewayWithMessage()
       for suffix in ["", "-wal"] { unlink(rig.scratch.location("gw.db") + suffix) }
       rig.gateway?.send(SIGTERM)
       #expect(try rig.gateway?.ended() == 0)
@@ -133,16 +136,10 @@ extension WholeProgramTests {
       let saved = rig.scratch.location(try #require(names.first { $0.hasPrefix("gw.db.lost-") }))
       try rig.startGateway()
       try rig.gateway?.line(with: "error: the database was gone, and a new one begun: there had been ")
-      try untilTrue("the alert") {
-        try rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost")
-      }
+      try untilAlert(rig)
       rig.gateway?.send(SIGTERM)
       #expect(try rig.gateway?.ended() == 0)
-      let restore = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml"), "--restore", saved])
-      #expect(try restore.ended() == 0, "\(restore.lines)")
-      try rig.startGateway()
-      try rig.waitForSync()
-      #expect(try rig.meshpost("messages").lines.contains { $0.contains("before it went") })
+      try restore(rig, from: saved)
     }
 
     @Test func `a database that is damaged in use is reported, also if only a read meets the damage`() throws {
@@ -165,9 +162,7 @@ extension WholeProgramTests {
       _ = try rig.meshpost("journal", "--limit", "1000")
       try rig.gateway?.line(with: "the database is damaged: saved as ")
       try rig.gateway?.line(with: "alert: the database was damaged")
-      try untilTrue("the alert") {
-        try rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost")
-      }
+      try untilAlert(rig)
     }
   }
 }

@@ -7,7 +7,7 @@ import Timing
 @testable import Delivery
 
 /// Rooms and people that are away and there by turns, for ten hours, and then there for good. Nobody gives a sign of it but now and then.
-private struct ComingAndGoing {
+private struct ComingAndGoing: InventedCourse {
   enum Event {
     case answer(id: Int64, DeliveryAnswer)
     case acknowledgement(AckCode)
@@ -44,15 +44,6 @@ private struct ComingAndGoing {
     settings.budget.messages = 3600
     session = DeliverySession(settings, seed: seed)
     session.radio = testRadio
-  }
-
-  mutating func chance(_ probability: Double) -> Bool { Double.random(in: 0..<1, using: &random) < probability }
-  mutating func later(_ seconds: ClosedRange<Double>, _ event: Event) {
-    events.append((now + .seconds(Double.random(in: seconds, using: &random)), event))
-  }
-
-  func key(_ number: Int) -> PublicKey {
-    PublicKey(bytes: [UInt8](repeating: UInt8(number), count: 32)) ?? { fatalError("32 bytes") }()
   }
 
   mutating func run() {
@@ -100,7 +91,7 @@ private struct ComingAndGoing {
     case .answer(let id, let answer): carryOut(session.answered(id, answer, now: now))
     case .acknowledgement(let code): if session.isUp { carryOut(session.acknowledged(code, tripTime: 900, now: now)) }
     case .comes(let number, let isThere): if isThere { there.insert(number) } else { there.remove(number) }
-    case .sign(let number, let sign): carryOut(session.heard(key(number), sign, now: now))
+    case .sign(let number, let sign): carryOut(session.heard(Self.key(number), sign, now: now))
     case .asked:
       guard let id = rows.keys.sorted().randomElement(using: &random) else { return }
       carryOut(session.tryNow(id, now: now))
@@ -132,7 +123,7 @@ private struct ComingAndGoing {
     last += 1
     let number = Int.random(in: 0...3, using: &random)
     let item = DeliveryItem(
-      id: last, destination: .node(key(number)),
+      id: last, destination: .node(Self.key(number)),
       priority: DeliveryPriority.allCases[Int.random(in: 0...2, using: &random)], origin: "us", bytes: 20,
       expires: now + .seconds(86_400), isOrdered: number % 2 == 0)
     rows[last] = item

@@ -6,9 +6,29 @@ import Timing
 
 @testable import Delivery
 
+/// A course of sending in invented time, with events that a seed chooses.
+protocol InventedCourse {
+  associatedtype Event
+  var random: SeededRandom { get set }
+  var now: MonotonicTime { get }
+  var events: [(at: MonotonicTime, Event)] { get set }
+}
+
+extension InventedCourse {
+  mutating func chance(_ probability: Double) -> Bool { Double.random(in: 0..<1, using: &random) < probability }
+
+  mutating func later(_ seconds: ClosedRange<Double>, _ event: Event) {
+    events.append((now + .seconds(Double.random(in: seconds, using: &random)), event))
+  }
+
+  static func key(_ number: Int) -> PublicKey {
+    PublicKey(bytes: [UInt8](repeating: UInt8(number), count: 32)) ?? { fatalError("32 bytes") }()
+  }
+}
+
 /// A mesh with loss, with late, doubled and reordered acknowledgements, with links that break and a gateway that is killed, in invented time. Each
 /// step checks the guarantees of sending.
-private struct Simulation {
+private struct Simulation: InventedCourse {
   enum Event {
     case answer(id: Int64, DeliveryAnswer)
     case ack(AckCode)
@@ -56,15 +76,6 @@ private struct Simulation {
     settings.budget.channelMessages = 3
     session = DeliverySession(settings, seed: seed)
     session.radio = testRadio
-  }
-
-  mutating func chance(_ probability: Double) -> Bool { Double.random(in: 0..<1, using: &random) < probability }
-  mutating func later(_ seconds: ClosedRange<Double>, _ event: Event) {
-    events.append((now + .seconds(Double.random(in: seconds, using: &random)), event))
-  }
-
-  static func key(_ number: Int) -> PublicKey {
-    PublicKey(bytes: [UInt8](repeating: UInt8(number), count: 32)) ?? { fatalError("32 bytes") }()
   }
 
   mutating func run() {
