@@ -34,14 +34,9 @@ import Testing
     let database = Database()
     database.state.withLock { $0.isFrozen = true }
     let coalescer = coalescer(database, patience: .seconds(3600))
-    let answers = try await withThrowingTaskGroup(of: Int.self) { group in
-      for number in 0..<500 { group.addTask { try await coalescer.submit(number) } }
-      // All that have asked by then.
-      try await Task.sleep(for: .milliseconds(1200))
-      database.state.withLock { $0.isFrozen = false }
-      return try await group.reduce(into: Set<Int>()) { $0.insert($1) }
-    }
-    #expect(answers.count == 500)
+    let waiting = (0..<500).map { coalescer.begin($0) }
+    database.state.withLock { $0.isFrozen = false }
+    for (number, ticket) in waiting.enumerated() { #expect(try await ticket.answer() == number) }
     #expect(database.state.withLock { $0.groups.count } < 10, "\(database.state.withLock { $0.groups })")
   }
 

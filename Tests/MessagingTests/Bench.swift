@@ -16,7 +16,7 @@ final class Bench: SyncObserver {
   /// Gets answers in tests that ask other nodes.
   weak var requests: NodeRequests?
 
-  let scratch = Scratch()
+  let scratch = Scratch(inMemory: true)
   let loop: EventLoop
   let store: Store
   let ether: Ether

@@ -17,7 +17,7 @@ import VirtualRadio
 
 /// The radio side of a gateway, and a proxy that shares its radio, on one loop.
 final class Bench: SyncObserver {
-  let scratch = Scratch()
+  let scratch = Scratch(inMemory: true)
   let loop: EventLoop
   let store: Store
   let synchronizer: Synchronizer

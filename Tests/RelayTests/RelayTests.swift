@@ -22,7 +22,7 @@ final class RecordingObserver: UpstreamObserver {
 
 /// A store, an upstream and a scripted hub, on one loop.
 final class Bench {
-  let scratch = Scratch()
+  let scratch = Scratch(inMemory: true)
   let loop = EventLoop()
   let store: Store
   var upstream: Upstream!

@@ -21,7 +21,7 @@ private final class Hook {
     var json: JSONValue { (try? JSONValue(parsing: body)) ?? .null }
   }
 
-  let scratch = Scratch()
+  let scratch = Scratch(inMemory: true)
   let loop = EventLoop()
   let store: Store
   private var server: HTTPServer!

@@ -32,7 +32,7 @@ final class Pair: SyncObserver {
 
   init(
     contacts: Int = 3, channels: Int = 40, profile: StoreProfile = .durable, on machine: any Machine = LinuxMachine(),
-    in scratch: Scratch = Scratch(), age: Duration = .seconds(60)
+    in scratch: Scratch = Scratch(inMemory: true), age: Duration = .seconds(60)
   ) throws {
     self.scratch = scratch
     loop = EventLoop(on: machine)
