@@ -56,7 +56,7 @@ import Timing
 
   /// $MESHPOST_FUZZ_FRAMES; a million take six minutes of a processor.
   private static let frames =
-    ProcessInfo.processInfo.environment["MESHPOST_FUZZ_FRAMES"].flatMap(Int.init) ?? 200_000
+    ProcessInfo.processInfo.environment["MESHPOST_FUZZ_FRAMES"].flatMap(Int.init) ?? 100_000
 
   @Test(arguments: [UInt64(1)]) func `mutated frames do not trap the decoders, the stream and the session`(
     _ seed: UInt64
@@ -103,7 +103,7 @@ import Timing
         #"{"epoch":"e1","events":[{"seq":1,"at":2,"trusted":true,"kind":"message","body":{"text":"a\u00e9\ud83c\udf32"}},"#
           .utf8) + Array(#"{"seq":2,"at":-3,"kind":"gap","body":{"first":1e5,"x":[null,[[]]]}}]}"#.utf8)
     let toml = Array("[a]\nb = [1, 2.5, \"x\\u00e9\", { c = 'd' }]\n[[e.f]]\ng = \"\"\"\nh\"\"\" # i\n".utf8)
-    for round in 0..<200_000 {
+    for round in 0..<100_000 {
       let bytes = mutated(round % 2 == 0 ? batch : toml, &random)
       if let taken = try? EventBatch(parsing: bytes) { #expect(taken.events.count <= EventBatch.maxEvents) }
       _ = try? TOMLParser.parse(bytes)
@@ -120,7 +120,7 @@ import Timing
       "meshcore://channel/add?name=%23test&secret=000102030405060708090a0b0c0d0e0f",
       "meshcore://11003fc33af581c8cbb171fb4b5f2d292a3ec6691626abd6ce8d01df427eda5f0f3036540",
     ].map { Array($0.utf8) }
-    for round in 0..<100_000 {
+    for round in 0..<50_000 {
       let bytes = mutated(texts[round % texts.count], &random)
       let text = Text(bytes: bytes)
       let reaction = ReactionText(reading: text, inChannel: round % 2 == 0)

@@ -334,7 +334,7 @@ import Timing
     var last: Int64 { journal.last?.seq ?? 0 }
   }
 
-  @Test(arguments: 0..<50 as Range<UInt64>)
+  @Test(arguments: 0..<25 as Range<UInt64>)
   func `after random restores, clones and forgeries, the hub has all events of a gateway once`(_ seed: UInt64)
     async throws
   {

@@ -152,12 +152,12 @@ private final class Pair {
   }
 
   @Test(arguments: [UInt64(20_261_121), 7])
-  func `after 5,000 random schedules of edits, both ends are equal and the last writer has won`(
+  func `after 2,500 random schedules of edits, both ends are equal and the last writer has won`(
     _ seed: UInt64
   ) async throws {
     var random = SeededRandom(seed: seed)
     let pair = try Pair()
-    for round in 0..<5000 {
+    for round in 0..<2500 {
       let key = "settings/round\(round)"
       var edits: [Edit] = []
       // In one schedule in four the gateway's clock is wrong, by up to ten years in either direction.

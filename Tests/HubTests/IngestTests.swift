@@ -125,7 +125,7 @@ import Timing
     return prepared(gateway, events, lane: nil, at: 5000 + seq)
   }
 
-  @Test(arguments: 0..<40) func `a hub has the same content if batches are stored together or one by one`(
+  @Test(arguments: 0..<20) func `a hub has the same content if batches are stored together or one by one`(
     _ seed: UInt64
   ) async throws {
     var random = SeededRandom(seed: seed)

@@ -163,7 +163,7 @@ private final class LaneGateway {
     _ seed: UInt64
   ) async throws {
     var random = SeededRandom(seed: seed)
-    for round in 0..<40 {
+    for round in 0..<20 {
       let (rig, plain) = (try LinkRig(), try LinkRig())
       let gateway = LaneGateway(rig, LaneGateway.journal(Int.random(in: 5...60, using: &random), &random))
       try await gateway.prepare()

@@ -9,7 +9,7 @@ import Timing
 extension WholeProgramTests {
   /// Failures of a hub and of the network to it, under steady traffic.
   @Suite struct HubChaos {
-    static let rounds = 50
+    static let rounds = 25
 
     /// The network between gateway and hub: it can be cut, and it can drop all packets.
     private static let network = """
@@ -39,7 +39,7 @@ extension WholeProgramTests {
     }
 
     @Test(arguments: [UInt64(20_261_121)])
-    func `after 50 rounds of faults no event is missing, duplicated or out of order`(
+    func `after 25 rounds of faults no event is missing, duplicated or out of order`(
       _ seed: UInt64
     ) throws {
       var random = SeededRandom(seed: seed)
@@ -55,7 +55,7 @@ extension WholeProgramTests {
       try backUp(rig)
       try rig.startGateway()
       try rig.waitForSync()
-      let total = 4000
+      let total = 2000
       rig.radio?.write("inject r0 80 \(total)")
       var counts: [Fault: Int] = [:]
       for _ in 0..<Self.rounds {

@@ -10,7 +10,7 @@ import Timing
 extension WholeProgramTests {
   /// The serial port outlives the gateway: a service manager keeps it, with bytes that were read and not stored.
   @Suite struct KeptPort {
-    static let kills = 100
+    static let kills = 50
 
     private func start(
       _ rig: Rig, watchdog: Double? = nil, profile: String = "durable", upstream: String = ""
@@ -35,7 +35,7 @@ extension WholeProgramTests {
       try rig.startRadio(["--queue", "100000", "--contacts", "20", "--forgetful"])
       let keeper = try start(rig, profile: profile)
       try rig.waitForSync()
-      let total = 6000
+      let total = 3000
       rig.radio?.write("inject r0 300 \(total)")
       for _ in 0..<Self.kills {
         usleep(UInt32.random(in: 20_000...250_000, using: &random))

@@ -63,9 +63,9 @@ extension WholeProgramTests {
       configure(rig, broker)
       try rig.startGateway()
       try rig.waitForSync()
-      let total = 4000
+      let total = 2000
       rig.radio?.write("inject r0 150 \(total)")
-      for round in 0..<50 {
+      for round in 0..<25 {
         usleep(UInt32.random(in: 50_000...400_000, using: &random))
         switch round % 3 {
         case 0:

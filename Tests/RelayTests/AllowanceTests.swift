@@ -65,7 +65,7 @@ private struct Month {
       bulkHours: try hours.map { text throws(BulkHours.Failure) in try BulkHours(parsing: text) })
   }
 
-  @Test(arguments: 0..<200) func `a monthly allowance is kept with random traffic and restarts`(
+  @Test(arguments: 0..<100) func `a monthly allowance is kept with random traffic and restarts`(
     _ seed: UInt64
   ) throws {
     let (daily, monthly): (Int64, Int64) = (3_000_000, 50_000_000)
@@ -95,7 +95,7 @@ private struct Month {
     #expect(month.usedByDay.count >= 12)
   }
 
-  @Test(arguments: 0..<200)
+  @Test(arguments: 0..<100)
   func `no change of the clock grants bytes twice, or stops an upstream for longer than a period`(
     _ seed: UInt64
   ) throws {

@@ -31,7 +31,7 @@ import Timing
     }
   }
 
-  @Test(arguments: 0..<60 as Range<UInt64>)
+  @Test(arguments: 0..<30 as Range<UInt64>)
   func `after random trimming, each lane has each event, or a gap in its place`(_ seed: UInt64) throws {
     var random = SeededRandom(seed: seed)
     let scratch = Scratch(inMemory: true)

@@ -11,7 +11,7 @@ import Timing
   private static var seeds: Range<UInt64> {
     let given = { (name: String) in ProcessInfo.processInfo.environment[name].flatMap { UInt64($0) } }
     let first = given("MESHPOST_SEED") ?? 0
-    return first..<first + (given("MESHPOST_SCHEDULES") ?? 500)
+    return first..<first + (given("MESHPOST_SCHEDULES") ?? 250)
   }
 
   @Test func `after random faults of line, server and gateway, each lane arrives once and in order`() throws {
@@ -24,14 +24,14 @@ import Timing
       try #require(wrong < 20, "that is enough")
     }
     print("\(tally)")
-    guard Self.seeds.count >= 500 else { return }
+    guard Self.seeds.count >= 250 else { return }
     // The random schedules contain enough of each case.
     for many in [
       tally.folded, tally.cuts, tally.restarts, tally.kills, tally.restores, tally.goneBack, tally.refused,
       tally.deadly,
       tally.buried, tally.stopped, tally.upgraded,
     ] {
-      #expect(many > 20, "\(tally)")
+      #expect(many > 5, "\(tally)")
     }
     #expect(tally.innocent * 1000 < tally.schedules, "\(tally)")
   }
