@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Foundation
+import JSON
 import TestSupport
 import Testing
 
@@ -78,7 +79,7 @@ extension WholeProgramTests {
       #expect(try rig.hub?.ended() == 0)
     }
 
-    @Test func `a gateway with a wrong token stops and reports it, and the hub logs its address`() throws {
+    @Test func `a gateway stops at a wrong token, told at both ends, and goes on with the right one`() throws {
       let rig = try Rig()
       try rig.startRadio()
       try rig.startHub()
@@ -93,6 +94,11 @@ extension WholeProgramTests {
       #expect(rig.gateway?.lines.contains { $0.contains("using plain HTTP") } == false)
       try rig.hub?.line(with: "login refused from 127.0.0.1: unknown token (GET /v1/gateways/")
       #expect(rig.hub?.lines.joined().contains("no-token-of-this-hub") == false)
+      _ = rig.scratch.write("wrong", Rig.token + "\n")
+      rig.gateway?.send(SIGHUP)
+      try untilTrue("everything at the hub: \(rig.gateway?.lines ?? [])") {
+        try rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
+      }
     }
 
     @Test func `a hub without free connections answers 503 until a connection ends`() throws {

@@ -33,30 +33,6 @@ extension WholeProgramTests {
       try other.gateway?.line(with: "is in use by meshpost")
     }
 
-    @Test func `SIGHUP reads the token again, and a mistake in the file changes nothing`() throws {
-      let rig = try Rig()
-      try rig.startRadio()
-      try rig.startHub()
-      rig.writeGatewayConfiguration(extra: "batch_events = 10")
-      let right = try String(contentsOfFile: rig.scratch.location("token"), encoding: .utf8)
-      let wrong = rig.scratch.write("token.gw", "this-token-is-wrong\n")
-      let file = rig.scratch.location("gw.toml")
-      let text = try String(contentsOfFile: file, encoding: .utf8)
-      _ = rig.scratch.write(
-        "gw.toml", text.replacingOccurrences(of: rig.scratch.location("token") + "\"", with: wrong + "\""))
-      try rig.startGateway()
-      try rig.gateway?.line(with: "stopped: HTTP 401")
-      _ = rig.scratch.write("token.gw", right)
-      rig.gateway?.send(SIGHUP)
-      try untilTrue("everything at the hub") {
-        try rig.status()?["upstreams"]?.array?.first?["pending"]?.integer == 0
-      }
-      _ = rig.scratch.write("gw.toml", "[radio\n")
-      rig.gateway?.send(SIGHUP)
-      try rig.gateway?.line(with: "running with the last configuration that worked")
-      #expect(try rig.status() != nil)
-    }
-
     @Test func `a hub with an unknown authority's certificate gets nothing, with a known one everything`() throws {
       let rig = try Rig()
       let proxy = try TLSProxy(rig)
