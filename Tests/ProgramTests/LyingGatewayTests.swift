@@ -60,17 +60,19 @@ extension WholeProgramTests {
           "-c", Self.server, socket, scratch.location("shapes.json"), scratch.location("payload.json"), "\(status)",
         ])
       try server.line(with: "listening")
-      let program = Program.programs.appending(path: "meshpost").path()
-      for command in Self.commands {
-        for options in [[], ["--json"]] where options.isEmpty || !["top", "chat", "capture"].contains(command.first) {
-          let arguments = command + options + ["--socket", socket]
-          let words = arguments.map { "'\($0)'" }.joined(separator: " ")
-          let terminal = try Program(
-            "/usr/bin/python3", ["-c", Self.terminal, "\(program) \(words)", scratch.location("seen")])
-          #expect(try terminal.ended() == 0, "\(command)")
-          let seen = try Data(contentsOf: URL(filePath: scratch.location("seen")))
-          check(Array(seen), command + options)
-        }
+      let commands = Self.commands.flatMap { command -> [[String]] in
+        ["top", "chat", "capture"].contains(command.first) ? [command] : [command, command + ["--json"]]
+      }
+      let lines = commands.map { JSONValue.array(($0 + ["--socket", socket]).map(JSONValue.string)) }
+      let terminal = try Program(
+        "/usr/bin/python3",
+        [
+          "-c", Self.terminal, Program.programs.appending(path: "meshpost").path(),
+          scratch.write("commands.json", JSONValue.array(lines).text), scratch.location("seen"),
+        ])
+      #expect(try terminal.ended() == 0, "\(terminal.lines)")
+      for (number, command) in commands.enumerated() {
+        check(Array(try Data(contentsOf: URL(filePath: scratch.location("seen\(number)")))), command)
       }
     }
 
@@ -128,26 +130,31 @@ extension WholeProgramTests {
       server.serve_forever()
       """
 
-    /// Runs a command in its own terminal, and keeps its output.
+    /// Runs each command in a terminal of its own, one after the other, and keeps its output.
     private static let terminal = """
-      import os, pty, select, sys, time
-      pid, fd = pty.fork()
-      if pid == 0:
-          os.environ["TERM"] = "xterm"
-          os.execv("/bin/sh", ["sh", "-c", "exec " + sys.argv[1]])
-      seen, start, quiet = b"", time.monotonic(), time.monotonic()
-      while time.monotonic() - start < 30:
-          if select.select([fd], [], [], 0.2)[0]:
-              try: piece = os.read(fd, 65536)
-              except OSError: break
-              if not piece: break
-              seen, quiet = seen + piece, time.monotonic()
-          elif seen and time.monotonic() - quiet > 1.5:
-              os.write(fd, b"\\x03")
-              quiet = time.monotonic()
-      try: os.kill(pid, 9)
-      except ProcessLookupError: pass
-      open(sys.argv[2], "wb").write(seen)
+      import json, os, pty, select, sys, time
+      program, place = sys.argv[1], sys.argv[3]
+      for number, words in enumerate(json.load(open(sys.argv[2], "rb"))):
+          pid, fd = pty.fork()
+          if pid == 0:
+              os.environ["TERM"] = "xterm"
+              os.execv(program, [program] + words)
+          seen, start, quiet = b"", time.monotonic(), time.monotonic()
+          while time.monotonic() - start < 30:
+              if select.select([fd], [], [], 0.2)[0]:
+                  try: piece = os.read(fd, 65536)
+                  except OSError: break
+                  if not piece: break
+                  seen, quiet = seen + piece, time.monotonic()
+              elif seen and time.monotonic() - quiet > 1.5:
+                  os.write(fd, b"\\x03")
+                  quiet = time.monotonic()
+          try: os.kill(pid, 9)
+          except ProcessLookupError: pass
+          os.waitpid(pid, 0)
+          os.close(fd)
+          open(place + str(number), "wb").write(seen)
+          print("ran", number, flush=True)
       """
   }
 }
