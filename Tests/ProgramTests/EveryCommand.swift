@@ -12,11 +12,11 @@ final class EveryCommand {
   private let start: ([String]) throws -> Program
   private var tried: Set<String> = []
 
-  /// `start`: runs a command; `nil`: here, with the rig's socket. The rig is `rig()`.
-  init(_ rig: Rig, _ shapes: JSONShapes, start: (([String]) throws -> Program)? = nil) {
+  /// `start`: runs a command. The rig is `rig()`.
+  init(_ rig: Rig, _ shapes: JSONShapes, start: @escaping ([String]) throws -> Program) {
     self.rig = rig
     self.shapes = shapes
-    self.start = start ?? { try Program.own("meshpost", $0 + ["--socket", rig.socket]) }
+    self.start = start
   }
 
   /// A gateway with two messages, a hub, a webhook without a server, and a hook that accepts nothing.

@@ -152,10 +152,10 @@ extension WholeProgramTests {
 
     /// The output of each command matches its shape. Commands to other nodes are compared in NodeTests, those of Bluetooth where Bluetooth exists;
     /// `upstream skip` has something to skip at a failing server only (SuspicionTests).
-    @Test func `the JSON output of every command has its declared shape`() throws {
-      let rig = try EveryCommand.rig()
-      let shapes = try JSONShapes()
-      let tried = try EveryCommand(rig, shapes).run()
+    @Test func `every command works over ssh, and its JSON output has its declared shape`() throws {
+      let (rig, shapes, server) = (try EveryCommand.rig(), try JSONShapes(), try Remote.Server())
+      server.scratch.makeFolder("mux-user-known")
+      let tried = try EveryCommand(rig, shapes) { try server.start($0, of: rig) }.run()
       let elsewhere: Set<String> = [
         "retry", "node login", "node logout", "node status", "node neighbours", "node regions", "node access",
         "node trace", "node cli", "node clock", "node snapshot", "node diff", "room login",

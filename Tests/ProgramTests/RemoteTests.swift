@@ -10,7 +10,7 @@ extension WholeProgramTests {
   /// The command line over a real `sshd` on loopback.
   @Suite struct Remote {
     /// A server that accepts one key, and the client's files for it.
-    private final class Server {
+    final class Server {
       let scratch = Scratch()
       let port: UInt16
       var program: Program
@@ -136,14 +136,6 @@ extension WholeProgramTests {
         _ = try Program("/usr/bin/pkill", ["-f", "^(ssh|/usr/bin/ssh) .*\(server.scratch.folder.path())"]).ended()
         try untilTrue("the pages to go through another ssh") { host.ask("GET", "/v1/status")?.status == 200 }
       }
-    }
-
-    @Test func `every command works over ssh, and prints its declared shape`() throws {
-      let rig = try EveryCommand.rig()
-      let server = try Server()
-      server.scratch.makeFolder("mux-user-known")
-      let tried = try EveryCommand(rig, JSONShapes()) { try server.start($0, of: rig) }.run()
-      #expect(tried.count > 45, "\(tried.count)")
     }
 
     @Test func `a refused key, an unknown host, a machine without meshpost and a stopped daemon are reported`()
