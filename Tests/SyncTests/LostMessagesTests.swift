@@ -156,13 +156,9 @@ import Timing
 }
 
 @Suite struct LostMessagesTests {
-  private func inject(_ count: Int, into pair: Pair) {
-    for number in 1...count { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
-  }
-
   @Test func `a full queue is reported although its first fetch was cut, with the message in flight`() throws {
     let pair = try Pair(on: InventedMachine())
-    inject(16, into: pair)
+    pair.inject(16)
     pair.link.returnsAtOnce = true
     var asked = 0
     pair.link.onCommand = { [unowned pair] command in
@@ -181,7 +177,7 @@ import Timing
     let scratch = Scratch()
     do {
       let pair = try Pair(profile: profile, on: InventedMachine(), in: scratch)
-      inject(16, into: pair)
+      pair.inject(16)
       pair.link.swallows = { [unowned pair] in $0 == .syncNextMessage && pair.radio.queuedMessages == 10 }
       pair.start()
       pair.run(until: { pair.stored.count == 6 }, "six")
@@ -189,7 +185,7 @@ import Timing
       #expect(try pair.store.queueCounts(of: key)?.taken == 6, "with the message")
     }
     let pair = try Pair(profile: profile, on: InventedMachine(), in: scratch)
-    inject(10, into: pair)
+    pair.inject(10)
     pair.sync()
     #expect(pair.messageLosses == [.init(waited: 16)])
     pair.store.commit(everything: true)
@@ -208,7 +204,7 @@ import Timing
       swallowed += 1
       return true
     }
-    inject(1, into: pair)
+    pair.inject(1)
     pair.run(until: { pair.stored.count == 1 && pair.synchronizer.state == .synced }, "the next try")
     #expect(swallowed == 1 && pair.messageLosses.count == 1)
   }
@@ -222,7 +218,7 @@ import Timing
       losing = false
       return true
     }
-    inject(1, into: pair)
+    pair.inject(1)
     pair.run(until: { !losing && isLost() }, "it is lost")
   }
 
@@ -310,7 +306,7 @@ import Timing
       }
       return true
     }
-    inject(1, into: pair)
+    pair.inject(1)
     pair.run(until: { pair.stored.count == 2 && pair.synchronizer.state == .synced }, "both")
     #expect(pair.messageLosses.isEmpty, "\(pair.messageLosses)")
   }

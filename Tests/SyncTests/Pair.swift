@@ -75,6 +75,11 @@ final class Pair: SyncObserver {
     while loop.now < end { loop.turn(wait: true) }
   }
 
+  /// The radio receives texts of a channel.
+  func inject(_ count: Int) {
+    for number in 1...count { radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
+  }
+
   /// Opens the link, and keeps it open.
   func start() {
     // `try?`: `end` cancels this task.

@@ -103,10 +103,6 @@ import VirtualRadio
 }
 
 @Suite struct StartedAnewTests {
-  private func inject(_ count: Int, into pair: Pair) {
-    for number in 1...count { pair.radio.injectChannelText("W: \(number)", slot: 0, time: UInt32(number)) }
-  }
-
   private func gaps(_ pair: Pair) throws -> [JSONValue?] {
     pair.store.commit(everything: true)
     var bodies: [JSONValue?] = []
@@ -141,7 +137,7 @@ import VirtualRadio
     throws
   {
     let pair = try Pair(on: InventedMachine())
-    inject(14, into: pair)
+    pair.inject(14)
     cut(pair, after: 5, isAnew: isAnew)
     #expect(pair.stored.count == (isAnew ? 5 : 14))
     #expect(pair.messageLosses == [isAnew ? .init(waited: 5, start: .anew) : .init(waited: 14, atMost: 1)])
@@ -153,7 +149,7 @@ import VirtualRadio
   @Test(arguments: [true, false])
   func `a radio that restarts before a reading makes the number of lost messages unknown`(_ isAnew: Bool) throws {
     let pair = try Pair(on: InventedMachine())
-    inject(14, into: pair)
+    pair.inject(14)
     cut(pair, after: 0, at: .getDeviceTime, isAnew: isAnew)
     #expect(pair.stored.count == (isAnew ? 0 : 14))
     #expect(pair.messageLosses == (isAnew ? [.init(waited: 0, start: .anew)] : []))
@@ -161,7 +157,7 @@ import VirtualRadio
 
   @Test func `a restart without a lost link is found by its unanswered request`() throws {
     let pair = try Pair(on: InventedMachine())
-    inject(14, into: pair)
+    pair.inject(14)
     // Time passes before the radio restarts.
     var isLost = false
     pair.link.losesReply = { reply in
@@ -175,7 +171,7 @@ import VirtualRadio
 
   @Test func `an idle radio that restarts has lost nothing`() throws {
     let pair = try Pair(on: InventedMachine())
-    inject(3, into: pair)
+    pair.inject(3)
     pair.sync()
     cut(pair, after: 3, isAnew: true)
     pair.radio.injectChannelText("W: next", slot: 0, time: 100)
@@ -190,7 +186,7 @@ import VirtualRadio
     let scratch = Scratch()
     do {
       let pair = try Pair(on: InventedMachine(), in: scratch)
-      inject(14, into: pair)
+      pair.inject(14)
       pair.link.swallows = { [unowned pair] in
         $0 == .syncNextMessage && pair.link.messagesDelivered == taken
       }

@@ -154,11 +154,11 @@ import VirtualRadio
   @Test func `an announced message that a restart behind an open line has taken is told once`() throws {
     let pair = try Pair(on: InventedMachine())
     pair.sync()
-    pass(65, pair)
-    inject(1, into: pair)
+    pair.pass(65)
+    pair.inject(1)
     pair.radio.reboot()
     pair.run(until: { !pair.messageLosses.isEmpty }, "it is missing")
-    pass(1000, pair)
+    pair.pass(1000)
     #expect(pair.messageLosses == [.init(waited: 0, atLeast: 1)] && pair.losses == 0)
   }
 

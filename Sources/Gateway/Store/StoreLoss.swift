@@ -40,7 +40,8 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
         "a server has events of this gateway that its database does not have: that is new, or an older copy of itself, or somebody else writes "
           + "under its id"
       }
-    let known = [saved.map { "\(cause == .removed ? "its log" : "it") was saved as \($0)" }, last.map { "there had been \($0) events or more" }]
+    let it = cause == .removed ? "its log" : "it"
+    let known = [saved.map { "\(it) was saved as \($0)" }, last.map { "there had been \($0) events or more" }]
     let much = atMost.map { "\($0) events at most" } ?? "nobody knows how many events"
     return
       "\(([what] + [known.compactMap(\.self).joined(separator: "; ")].filter { !$0.utf8.isEmpty }).joined(separator: ": "))"

@@ -5,6 +5,7 @@ import EventLoop
 import Glibc
 import ProxyTunnel
 import Sockets
+import Timing
 import UntrustedText
 
 /// The address of an HTTP server.
