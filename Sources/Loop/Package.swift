@@ -17,8 +17,11 @@ let strict: [SwiftSetting] =
     .unsafeFlags(["-Xfrontend", "-disable-implicit-string-processing-module-import"]),
   ] + boundedTypeChecks
 
+// As in the main Package.swift.
+let optimized: [SwiftSetting] = [.unsafeFlags(["-O", "-assert-config", "Debug"], .when(configuration: .debug))]
+
 func module(_ name: String, _ needs: [Target.Dependency] = [], in folder: String = "") -> Target {
-  .target(name: name, dependencies: needs, path: folder + name, swiftSettings: strict)
+  .target(name: name, dependencies: needs, path: folder + name, swiftSettings: strict + optimized)
 }
 
 /// The module of a C library.

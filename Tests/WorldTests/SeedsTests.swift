@@ -3,8 +3,7 @@
 import Foundation
 import Testing
 
-/// Worlds of gateways, radios, a hub, a broker and a webhook, with faults that seeds choose. They run in the release program, which `Tests/build`
-/// makes: it takes a third of a debug program's time.
+/// Worlds of gateways, radios, a hub, a broker and a webhook, with faults that seeds choose. They run in a program of its own.
 @Suite(.serialized) struct SeedsTests {
   /// $MESHPOST_SEEDS: how many.
   private static let seeds = ProcessInfo.processInfo.environment["MESHPOST_SEEDS"] ?? "500"
@@ -13,7 +12,7 @@ import Testing
 
   private func simulate(_ arguments: String...) throws -> (code: Int32, output: String) {
     let process = Process()
-    process.executableURL = Self.checkout.appending(path: ".build/release/meshpost-simulate")
+    process.executableURL = Self.checkout.appending(path: ".build/debug/meshpost-simulate")
     process.arguments = arguments
     let pipe = Pipe()
     process.standardOutput = pipe
