@@ -112,6 +112,11 @@ extension WholeProgramTests {
         return try JSONValue(parsing: answer?.body ?? Array("null".utf8))
       }
       try untilTrue("the link") { try rig.status()?["upstreams"]?.array?.first?["link"]?.string == "live" }
+      // Its first contact is written down a moment after the link.
+      try untilTrue("the gateway at the other hub") {
+        let rows = rig.askHub("GET", "/v1/gateways", port: Int(taken))?.body ?? []
+        return String(decoding: rows, as: UTF8.self).contains(id)
+      }
       let done = try ask(
         "POST", "/commands?wait_s=30", #"{"id":"c1","command":"send","to":"Public","text":"by the other"}"#)
       #expect(done["state"]?.string == "done", "\(done)")
