@@ -80,26 +80,6 @@ import Timing
     #expect(try isLost && client.frames(1).count == 1)
   }
 
-  @Test func `a contact that the radio lacks when a client names it causes a full list, an unknown one none`() throws {
-    let bench = try Bench(on: InventedMachine())
-    let client = try bench.client()
-    let keys = ([8, 9] as [UInt8]).compactMap { PublicKey(bytes: Array(repeating: $0, count: 32)) }
-    bench.radio.radio.received(Command.addUpdateContact(Contact(key: keys[0], name: "n")).encode())
-    bench.synchronizer.restart(fully: true)
-    try bench.run("the contact") {
-      try bench.store.contact(keys[0])?.onRadio == true && bench.synchronizer.knowsAllContacts
-    }
-    bench.radio.radio.received(Command.removeContact(keys[0]).encode())
-    let before = bench.synchronizer.counters.fullContactLists
-    client.send(Command.getContactByKey(keys[1]).encode())
-    #expect(try client.frames(1) == [[1, 2]] && bench.synchronizer.knowsAllContacts)
-    client.send(Command.getContactByKey(keys[0]).encode())
-    try bench.run("a full list") {
-      bench.synchronizer.counters.fullContactLists == before + 1 && bench.synchronizer.knowsAllContacts
-    }
-    #expect(try bench.store.contact(keys[0])?.onRadio == false)
-  }
-
   private static func text(_ words: Text, slot: UInt8 = 0) -> [UInt8] {
     Command.sendChannelText(type: .plain, slot: slot, time: 1_795_000_100, text: words).encode()
   }

@@ -154,7 +154,6 @@ extension CompanionProxy.Gateway {
       synchronizer.doubtEffect(of: command)
       refreshIdentity(after: command)
     }
-    if case .failed(.refused(.notFound)) = answer.outcome { doubtContact(of: command) }
     guard case .replied(.ok) = answer.outcome else { return }
     switch command {
     case .addUpdateContact(let contact): synchronizer.refresh(contact.key)
@@ -165,16 +164,6 @@ extension CompanionProxy.Gateway {
       tasks.begin { [synchronizer] in try? await synchronizer.changed(channel) }
     case .sendSelfAdvert(let flood): messenger.noteAdvert(isFlood: flood ?? false)
     default: refreshIdentity(after: command)
-    }
-  }
-
-  /// The radio lacks the contact. Only if the store says otherwise: anybody can name a key that nobody has.
-  private func doubtContact(of command: Command) {
-    switch command {
-    case .resetPath(let key), .removeContact(let key), .shareContact(let key), .exportContact(let key?),
-      .getContactByKey(let key):
-      if store.ifReadable({ try store.contact(key) })?.onRadio == true { synchronizer.radioDidNotKnow(key) }
-    default: break
     }
   }
 
