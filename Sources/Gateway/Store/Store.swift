@@ -121,14 +121,19 @@ public final class Store {
     provenance = try StoreProvenance(beforeOpening: settings.location, clocks)
     do {
       (database, identity) = try Self.open(settings, clocks)
-      try load()
+      try begin(behind: replaced)
     } catch {
       guard case .corrupt = error else { throw error }
       provenance.setAside = try Self.moveAside(settings.location, "corrupt", clocks)
       (database, identity) = try Self.open(settings, clocks)
-      try load()
+      try begin(behind: replaced)
     }
-    (isDamaged, openFile) = (false, StoreFiles.number(of: settings.location))
+  }
+
+  /// Reads what is needed, and writes for the first time: some damage is only found then, as that of an older copy beside the present log.
+  private func begin(behind replaced: Replaced?) throws(StoreError) {
+    try load()
+    (isDamaged, openFile, ownFile) = (false, StoreFiles.number(of: settings.location), nil)
     // Before the damaged log is gone: if the start ends in between, the loss is found and told again, not forgotten.
     try beginBehindLoss(replaced)
     // Without it, the loss of a database before its first mark would be told without its epoch, and again when a server names that.
