@@ -442,7 +442,7 @@ def what_attacks_is_shown_as_text(world):
             if path == f"/nodes/{node['key']}":
                 browser.shows("<img src=x onerror=window.hit=1>", ".details")
             # Ten kilobytes, which no radio sends, and a host may: as if the stream had brought them.
-            browser.script("""return import('/pages/parts/text.js').then(({ written, named, line, cut }) => {
+            browser.script("""return Promise.all(["written", "text"].map((name) => import(`/pages/parts/${name}.js`))).then(([{ written }, { named, line, cut }]) => {
               for (const text of [("<b>".repeat(3500)), "\\u0301".repeat(10000), "a\\u0000b\\u0007c"]) {
                 const place = document.createElement("div"); place.append(written(text), named(text), line(text)); document.querySelector("main").append(place);
                 if (place.querySelector("b") || cut(text, 64).length > 1000) throw new Error("not text");

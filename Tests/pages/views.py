@@ -374,7 +374,7 @@ def ways_of_a_message_are_drawn_on_the_map(world):
       const found = lines(told, { placeOf: (key) => places[key] ?? null, begin: null, end: { lat: 9, lon: 9 } });
       return [found.lines.map((one) => [one.from.lat, one.to.lat, one.isSure]), found.unplaced]; })""")
     assert drawn == [[[1, 2, False], [1, 3, False], [2, 9, False], [3, 9, False]], 1], drawn
-    drawn = browser.script("""return Promise.all(["ways", "numbers"].map((name) => import(`/pages/parts/${name}.js`))).then(([{ lines, wayList }, { when }]) => {
+    drawn = browser.script("""return Promise.all(["ways", "times"].map((name) => import(`/pages/parts/${name}.js`))).then(([{ lines, wayList }, { when }]) => {
       const told = { ways: [{ path: ["1"], guess: true }, { path: ["1"] }], way_nodes: [{ hash: "1", nodes: [{ key: "a", name: "A" }] }] };
       const options = { placeOf: () => ({ lat: 1, lon: 1 }), begin: null, end: { lat: 9, lon: 9 } };
       const one = lines(told, options).lines.concat(lines({ ...told, ways: [told.ways[1]] }, options).lines).map((one) => one.isSure);

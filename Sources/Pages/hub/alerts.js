@@ -1,6 +1,7 @@
 // What wants a person: open, seen by whom, over; and the rules by which it is told.
 import { fill, make } from "../parts/page.js";
-import { span, when } from "../parts/numbers.js";
+import { span } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
 import { byWeight } from "../parts/weight.js";
 import { has, t } from "../parts/words.js";

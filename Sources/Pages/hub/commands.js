@@ -1,6 +1,6 @@
 // What gateways were told to do, their documents, and who did what at the hub.
 import { fill, iconButton, make } from "../parts/page.js";
-import { full, when } from "../parts/numbers.js";
+import { full, when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { ask, freshID, order, query } from "../stores/api.js";

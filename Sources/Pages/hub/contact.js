@@ -1,6 +1,6 @@
 // What the hub's views share in showing.
 import { make } from "../parts/page.js";
-import { when } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { t } from "../parts/words.js";
 import { contact } from "./live.js";
 

@@ -1,6 +1,7 @@
 // Which gateway hears which node: as a map, with the links of what is chosen, and as a matrix.
 import { fill, icon, iconButton, make } from "../parts/page.js";
-import { number, when } from "../parts/numbers.js";
+import { number } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { cut, named, seen } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { clusters, Ground } from "../parts/ground.js";

@@ -1,6 +1,6 @@
 // A gateway's documents: notes of nodes, channels that are exchanged, and settings. Both ends may edit them; the last one holds.
 import { fill, make } from "../parts/page.js";
-import { when } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { ask, put, query, remove } from "../stores/api.js";

@@ -1,6 +1,7 @@
 // Behind the fleet's table: a line of the last day for each figure, and what has changed since one looked last.
 import { draw, fill, make } from "../parts/page.js";
-import { number, when } from "../parts/numbers.js";
+import { number } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
 import { t, tn } from "../parts/words.js";
 import { ask, query } from "../stores/api.js";

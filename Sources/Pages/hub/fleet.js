@@ -1,6 +1,7 @@
 // The fleet: who is there, who is not, and who needs somebody. The table is the page; a map shows the same.
 import { fill, icon, make } from "../parts/page.js";
-import { number, volts, when } from "../parts/numbers.js";
+import { number, volts } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";

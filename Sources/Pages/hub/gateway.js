@@ -1,7 +1,8 @@
 // One gateway beside the fleet: what is known of it, notes to edit, what it heard last.
 import { Editable } from "../parts/editable.js";
 import { fill, iconButton, make } from "../parts/page.js";
-import { number, volts, when } from "../parts/numbers.js";
+import { number, volts } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { ask, put, query, remove } from "../stores/api.js";

@@ -1,8 +1,10 @@
 // Messages of all gateways, each once, the newest first; who heard one, and how well. The hub gives them in the order in which they came, which is how
 // nothing is missed; here they stand by when they were heard: what a gateway sends after a cut stands where it was said.
 import { fill, icon, iconButton, make } from "../parts/page.js";
-import { decibels, full, number, when } from "../parts/numbers.js";
-import { cut, named, written } from "../parts/text.js";
+import { decibels, number } from "../parts/numbers.js";
+import { full, when } from "../parts/times.js";
+import { cut, named } from "../parts/text.js";
+import { written } from "../parts/written.js";
 import { t } from "../parts/words.js";
 import { hasHops, wayList } from "../parts/ways.js";
 import { Windowed } from "../parts/windowed.js";

@@ -1,6 +1,6 @@
 // Who may use these pages, and which tokens programs have.
 import { fill, make } from "../parts/page.js";
-import { when } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { onKeys } from "../shell/keys.js";

@@ -1,6 +1,6 @@
 // The hub's pages: what stays while views come and go.
 import { fill, icon, iconButton, make } from "../parts/page.js";
-import { clock, tellTimesAnew } from "../parts/numbers.js";
+import { clock, tellTimesAnew } from "../parts/times.js";
 import { needWords, t } from "../parts/words.js";
 import { ask } from "../stores/api.js";
 import { onKeys, startKeys } from "../shell/keys.js";

@@ -1,5 +1,6 @@
 import { draw, make } from "./page.js";
-import { brief, full, number } from "./numbers.js";
+import { number } from "./numbers.js";
+import { brief, full } from "./times.js";
 import { t } from "./words.js";
 
 const WIDTH = 280;

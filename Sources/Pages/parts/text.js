@@ -7,10 +7,6 @@ const encoder = new TextEncoder();
 /** Marks that one letter may carry. What has more is drawn across the lines around it, so the rest is left out. */
 const MARKS = 8;
 
-export function bytesOf(text) {
-  return encoder.encode(text).length;
-}
-
 /** The first `most` letters as a reader counts them, with an ellipsis where there are more. Control characters become visible. What is no text, as a
  *  gateway may tell it, is empty. */
 export function cut(text, most) {
@@ -48,23 +44,10 @@ export function named(name, attributes = {}) {
   return make("bdi", { class: "name", ...attributes, text: cut(name, 64) });
 }
 
-const MENTION = /@\[([^\]\n]{1,64})\]/g;
+/** Who is meant, as MeshCore's clients write it. */
+export const MENTION = /@\[([^\]\n]{1,64})\]/g;
 
-/** A message's text, with its mentions; `own`: the name that is ours. */
-export function written(text, { own, most = 2000 } = {}) {
-  const place = make("bdi", { class: "written" });
-  const shown = cut(text, most);
-  let at = 0;
-  for (const match of shown.matchAll(MENTION)) {
-    place.append(shown.slice(at, match.index));
-    place.append(make("bdi", { class: match[1] === own ? "mention own" : "mention", text: `@${match[1]}` }));
-    at = match.index + match[0].length;
-  }
-  place.append(shown.slice(at));
-  return place;
-}
-
-/** One line of it, for a list. */
+/** One line of a message's text, for a list. */
 export function line(text, most = 120) {
   return make("bdi", { class: "line", text: typeof text === "string" ? cut(text.replace(MENTION, "@$1").replace(/\s+/g, " "), most) : "" });
 }

@@ -1,7 +1,8 @@
 // The ways by which copies of a message came: as lines of text, and as lines on a map. A hop is known by a hash that several nodes can share, so each is
 // shown with all nodes that it may mean.
 import { iconButton, make } from "./page.js";
-import { decibels, number, when } from "./numbers.js";
+import { decibels, number } from "./numbers.js";
+import { when } from "./times.js";
 import { named } from "./text.js";
 import { t } from "./words.js";
 

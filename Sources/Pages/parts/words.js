@@ -41,6 +41,15 @@ export function needWords(name) {
 /** For `Intl`. */
 export let locale = "en";
 
+const made = new Map();
+
+/** One of `Intl`, in the language of numbers and times. They are costly to make, and few. */
+export function formatter(Kind, options) {
+  const key = Kind.name + locale + JSON.stringify(options);
+  if (!made.has(key)) made.set(key, new Kind(locale, options));
+  return made.get(key);
+}
+
 export function chooseLanguage(code) {
   keepLanguage(code);
   location.reload();

@@ -2,7 +2,7 @@
 import * as conversationsView from "../views/conversations.js";
 import { ConversationList } from "../views/list.js";
 import { fill, icon, iconButton, make } from "../parts/page.js";
-import { clock, tellTimesAnew } from "../parts/numbers.js";
+import { clock, tellTimesAnew } from "../parts/times.js";
 import { t } from "../parts/words.js";
 import { named } from "../parts/text.js";
 import { ask } from "../stores/api.js";

@@ -1,6 +1,7 @@
 // What wants a person, as the gateway's rules say it: open ones on top, each to be acknowledged.
 import { fill, icon, make } from "../parts/page.js";
-import { number, when } from "../parts/numbers.js";
+import { number } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { byWeight } from "../parts/weight.js";
 import { t } from "../parts/words.js";
 import { order } from "../stores/api.js";

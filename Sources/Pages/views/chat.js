@@ -1,7 +1,9 @@
 // One conversation: what was said, in one order, and the place to write.
 import { fill, icon, iconButton, make, say } from "../parts/page.js";
-import { dayOf, when, number } from "../parts/numbers.js";
-import { hue, initial, isReaction, named, written } from "../parts/text.js";
+import { number } from "../parts/numbers.js";
+import { dayOf, when } from "../parts/times.js";
+import { hue, initial, isReaction, named } from "../parts/text.js";
+import { written } from "../parts/written.js";
 import { t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";
 import { Chat } from "../stores/chat.js";

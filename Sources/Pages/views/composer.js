@@ -1,7 +1,7 @@
 // The place to write: bytes counted as one types, drafts kept, long texts split only when it is said.
 import { fill, icon, make } from "../parts/page.js";
 import { number } from "../parts/numbers.js";
-import { bytesOf } from "../parts/text.js";
+import { bytesOf } from "../parts/written.js";
 import { t } from "../parts/words.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";

@@ -1,7 +1,9 @@
 // What is beside a chat: all that is known of one message, or of the conversation.
 import { fill, icon, iconButton, make } from "../parts/page.js";
-import { decibels, full, number, span, when } from "../parts/numbers.js";
-import { named, written } from "../parts/text.js";
+import { decibels, number, span } from "../parts/numbers.js";
+import { full, when } from "../parts/times.js";
+import { named } from "../parts/text.js";
+import { written } from "../parts/written.js";
 import { t } from "../parts/words.js";
 import { hasHops, wayList, waysOf } from "../parts/ways.js";
 import { ask, query } from "../stores/api.js";

@@ -1,6 +1,7 @@
 // The gateway itself: what is well and what is not, with what to do about it; what waits where; what was refused.
 import { fill, icon, make } from "../parts/page.js";
-import { number, percent, size, span, volts, when } from "../parts/numbers.js";
+import { number, percent, size, span, volts } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { meter } from "../parts/meter.js";
 import { named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";

@@ -1,6 +1,6 @@
 // All conversations: newest first, unread counted, and found as one types. What is written in the field also searches all messages.
 import { fill, icon, make, say } from "../parts/page.js";
-import { when } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { hue, initial, isReaction, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";

@@ -1,6 +1,7 @@
 // Where the nodes are: shapes by kind, age as opacity, near ones as one; and the list of what is in sight.
 import { fill, make } from "../parts/page.js";
-import { number, when } from "../parts/numbers.js";
+import { number } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { clusters, Ground } from "../parts/ground.js";

@@ -1,7 +1,8 @@
 // One node: who it is, where, how it is reached, what it measures, what is noted of it, and what may be asked of it.
 import { fill, icon, make } from "../parts/page.js";
 import { kilometres } from "../parts/distance.js";
-import { decibels, full, measured, number, span, volts, when } from "../parts/numbers.js";
+import { decibels, measured, number, span, volts } from "../parts/numbers.js";
+import { full, when } from "../parts/times.js";
 import { named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { chart } from "../parts/chart.js";

@@ -1,7 +1,8 @@
 // All nodes as a table, sorted and filtered as one types; one of them opened beside it.
 import { fill, icon, make } from "../parts/page.js";
 import { distance, kilometres } from "../parts/distance.js";
-import { number, volts, when } from "../parts/numbers.js";
+import { number, volts } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { kindMark, KINDS } from "../parts/kinds.js";

@@ -1,6 +1,6 @@
 // Messages that hold words, newest first; further ones as one scrolls.
 import { fill, make } from "../parts/page.js";
-import { when } from "../parts/numbers.js";
+import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { allRows, query } from "../stores/api.js";
