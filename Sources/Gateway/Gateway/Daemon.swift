@@ -21,6 +21,8 @@ public final class Daemon {
   public static let version = Release.version
   /// The longest wait at the end for a message that the radio is handing over.
   static let shutdownGrace: Duration = .seconds(3)
+  /// The longest wait at the end for the answers to what servers were sent. systemd kills after 20 s.
+  static let answerGrace: Duration = .seconds(5)
 
   var inUse: ConfigurationInUse
   let loop: EventLoop

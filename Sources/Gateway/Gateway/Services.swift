@@ -54,7 +54,11 @@ extension Daemon {
       Service("the replacement of a damaged store") { () throws(CancellationError) in
         try await self.replaceDamagedStores()
       },
-      lasting("forwarding", begin: relay.wake, end: relay.stop),
+      Service("forwarding", end: { await self.relay.finish(within: Self.answerGrace) }) {
+        () throws(CancellationError) in
+        self.relay.wake()
+        try await self.loop.untilCancelled()
+      },
       Service("publishing the state") { () throws(CancellationError) in
         try await self.publisher.run { self.control?.stateJSON() }
       },

@@ -172,6 +172,8 @@ final class Rig {
     let (wasPresent, plugged) = (link.isPresent, self.plugged)
     link.leave()
     for server in servers.values { server.forgetLines() }
+    // It waits for no answers.
+    daemon?.relay.stop()
     signals.put(SIGKILL)
     for _ in 0..<10_000 where isServing { loop.turn(wait: true) }
     daemon = nil

@@ -72,27 +72,69 @@ import Timing
     #expect(try rig.status()["removed_upstreams"]?.array?.isEmpty == true)
   }
 
-  /// `changes`: keys of the webhook in each reload; `nil`: it is removed.
-  @Test(arguments: [["timeout_s = 20"], [nil, "timeout_s = 30"]] as [[String?]])
-  func `a webhook that is changed or removed during a request gets its event once`(_ changes: [String?]) throws {
-    func table(_ more: String) -> String {
-      "[[upstream]]\nname = \"h\"\nkind = \"webhook\"\nurl = \"http://127.0.0.1:1\"\nkinds = [\"message\"]\n\(more)\n"
-    }
+  /// A webhook or a broker with this name. `more`: further keys.
+  private func table(_ kind: String, _ more: String = "") -> String {
+    let url = "\(kind == "mqtt" ? "mqtt" : "http")://127.0.0.1:1"
+    return "[[upstream]]\nname = \"h\"\nkind = \"\(kind)\"\nurl = \"\(url)\"\nkinds = [\"message\"]\n\(more)\n"
+  }
+
+  /// `changes`: keys of the upstream in each reload; `nil`: it is removed.
+  @Test(arguments: ["webhook", "mqtt"], [["timeout_s = 20"], [nil, "timeout_s = 30"]] as [[String?]])
+  func `an upstream that is changed or removed during a request sends its event once`(
+    _ kind: String, _ changes: [String?]
+  ) throws {
     let rig = try Rig()
-    rig.configure(table("timeout_s = 30"))
+    rig.configure(table(kind, "timeout_s = 30"))
     try rig.startSynced()
-    let webhook = rig.server("h", "webhook")
-    webhook.mood = .late(.seconds(5))
+    let server = rig.server("h", kind)
+    server.mood = .late(.seconds(3))
     rig.air("chan r1 0 one")
-    try rig.until("the request") { webhook.tried == ["one"] }
+    try rig.until("the request") { server.tried == ["one"] }
     for change in changes {
       let line = rig.story.count
-      rig.reload(change.map(table) ?? "")
+      rig.reload(change.map { table(kind, $0) } ?? "")
       try rig.until("the change") { rig.hasSaid("configuration reloaded", from: line) }
     }
     rig.air("chan r1 0 two")
-    try rig.until("both") { webhook.texts == ["one", "two"] }
-    #expect(webhook.tried == ["one", "two"] && webhook.carriers == changes.compactMap(\.self).count + 1)
+    try rig.until("both") { server.texts == ["one", "two"] }
+    #expect(server.tried == ["one", "two"] && server.carriers == changes.compactMap(\.self).count + 1)
+  }
+
+  @Test(arguments: ["webhook", "mqtt"])
+  func `an event whose answer is under way when the gateway ends is not sent again`(_ kind: String) throws {
+    let rig = try Rig()
+    rig.configure(table(kind))
+    try rig.startSynced()
+    let server = rig.server("h", kind)
+    server.mood = .late(.seconds(4))
+    rig.air("chan r1 0 one")
+    try rig.until("the request") { server.tried == ["one"] }
+    rig.end()
+    server.mood = .well
+    try rig.startSynced()
+    rig.air("chan r1 0 two")
+    try rig.until("both") { server.texts == ["one", "two"] }
+    #expect(server.tried == ["one", "two"])
+  }
+
+  @Test(arguments: ["webhook", "mqtt"])
+  func `a server that does not answer holds up the end of the gateway for seconds, and loses nothing`(_ kind: String)
+    throws
+  {
+    let rig = try Rig()
+    rig.configure(table(kind))
+    try rig.startSynced()
+    let server = rig.server("h", kind)
+    server.mood = .standsStill
+    rig.air("chan r1 0 one")
+    try rig.until("the hub to have it") { rig.hub.texts == ["one"] }
+    rig.pass(.seconds(1))
+    let begun = rig.loop.now
+    rig.end()
+    #expect(rig.loop.now - begun < .seconds(10))
+    server.mood = .well
+    try rig.startSynced()
+    try rig.until("the event") { server.texts == ["one"] }
   }
 
   /// The answer to a request that adds an upstream. `more`: further fields.

@@ -4,28 +4,29 @@ import EventLoop
 import Store
 import Timing
 
-/// The end of an upstream that is removed or replaced while requests are under way.
+/// The end of an upstream that is removed or replaced, or ends with the gateway, while requests are under way.
 struct Leaving {
   /// Then requests without an answer are given up: their events are sent again by an upstream of this name.
   let until: MonotonicTime
   let ended: () -> Void
 }
 
-/// A webhook, or a hook's program, cannot tell a repeated event from a new one. So the last requests end before the upstream does, and its successor
-/// begins behind them.
+/// A webhook, a hook's program or a broker's reader cannot tell a repeated event from a new one. So the last requests end before the upstream does, and
+/// its successor begins behind them.
 extension Upstream {
-  private static let longestLeave: Duration = .seconds(30)
+  /// A broker's acknowledgements come soon, or the connection is dead, and the successor waits for that.
+  private var longestLeave: Duration { carrier.keepsConnection ? .seconds(5) : .seconds(30) }
   /// The answer to an operator who waits.
   static let replacedMeanwhile = "the upstream was changed or removed meanwhile"
 
   /// Requests are under way whose events the server would get again.
-  var hasUncountedRequests: Bool {
-    !carrier.serverKeepsCount && !carrier.keepsConnection && !underWay.flights.isEmpty
-  }
+  var hasUncountedRequests: Bool { !carrier.serverKeepsCount && !underWay.flights.isEmpty }
 
-  /// Sends nothing more, and ends with the answers to what is under way. `ended` is called once.
-  func leave(_ ended: @escaping () -> Void) {
-    leaving = Leaving(until: loop.now + Self.longestLeave, ended: ended)
+  /// Sends nothing more, and ends with the answers to what is under way. `limit`: the longest wait, if less time is left than usual. `ended` is called
+  /// once.
+  func leave(within limit: Duration?, _ ended: @escaping () -> Void) {
+    let patience = min(limit ?? longestLeave, longestLeave)
+    leaving = Leaving(until: loop.now + patience, ended: ended)
     stopSkipping(Self.replacedMeanwhile)
     woken.resume()
   }

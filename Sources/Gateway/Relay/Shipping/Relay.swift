@@ -3,6 +3,7 @@
 import Documents
 import EventLoop
 import Store
+import Timing
 import UntrustedText
 
 /// All upstreams of the gateway. None holds up another.
@@ -10,8 +11,10 @@ public final class Relay {
   public private(set) var upstreams: [Upstream] = []
   /// The settings of each upstream, and the state of its files, when it was built.
   private var origins: [ObjectIdentifier: Origin] = [:]
-  /// Upstreams that were removed or replaced, and wait for the answers to their last requests: of each name at most one.
+  /// Upstreams that were removed or replaced, or end with the gateway, and wait for the answers to their last requests: of each name at most one.
   private var leaving: [Upstream] = []
+  /// Resumed when one of them has ended.
+  private let left = Waiter()
   private let store: Store
   private let loop: EventLoop
   private let log: Log
@@ -79,14 +82,16 @@ public final class Relay {
     return fresh
   }
 
-  /// Ends a removed or replaced upstream, and lets its last requests end first: a server that keeps no count would get their events again.
-  private func end(_ upstream: Upstream) {
+  /// Ends an upstream, and lets its last requests end first: a server that keeps no count would get their events again. `limit`: the longest wait for
+  /// that, if less time is left than usual.
+  private func end(_ upstream: Upstream, within limit: Duration? = nil) {
     guard upstream.hasUncountedRequests else { return upstream.stop() }
     leaving.append(upstream)
-    upstream.leave { [weak self, weak upstream] in
+    upstream.leave(within: limit) { [weak self, weak upstream] in
       guard let self, let upstream else { return }
       self.leaving.removeAll { $0 === upstream }
       self.upstreams.first { $0.name.isExactly(upstream.name) }?.succeed(upstream)
+      self.left.resume()
     }
   }
 
@@ -154,6 +159,16 @@ public final class Relay {
 
   public func wake() { for upstream in upstreams { upstream.wake() } }
   public func resume() { for upstream in upstreams { upstream.resume() } }
+  /// Ends all upstreams with the gateway: they send nothing more, and their last requests may end first, within the limit.
+  public func finish(within limit: Duration) async {
+    let end = loop.now + limit
+    for upstream in upstreams { self.end(upstream, within: limit) }
+    while !leaving.isEmpty, loop.now < end {
+      // Cancelled: there is no time for them.
+      do { try await left.wait(until: end, on: loop) } catch { break }
+    }
+    stop()
+  }
   /// Stops all upstreams for good; `change` builds their successors.
   public func stop() { for upstream in upstreams + leaving { upstream.stop() } }
 }
