@@ -49,8 +49,10 @@ final class AuthorizedHTTP {
   func sendBare(_ request: HTTPRequest, keepsBody: Bool = true) async -> Result<HTTPResponse, HTTPFailure> {
     bytesSent &+= UInt64(request.body.count)
     do throws(HTTPFailure) {
+      // Hubs and webhooks recognise events, which they would get again in any case.
       return .success(
-        try await client.send(request, timeout: settings.timeout, onPiece: keepsBody ? nil : { _ in }))
+        try await client.send(
+          request, timeout: settings.timeout, isRepeatable: true, onPiece: keepsBody ? nil : { _ in }))
     } catch {
       return .failure(error)
     }

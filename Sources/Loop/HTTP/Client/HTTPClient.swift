@@ -141,16 +141,17 @@ public final class HTTPClient {
 
   /// Sends the request and returns the whole answer, or passes its body to `onPiece` as it arrives (then the returned body is
   /// empty, except for refusals). The body of a refusal is cut if it is too large, or if the connection ends within it. Fails
-  /// if nothing is transferred either way for `timeout`; `nil` waits forever.
+  /// if nothing is transferred either way for `timeout`; `nil` waits forever. `isRepeatable`: the server recognises the
+  /// request if it gets it twice, whatever its method.
   public func send(
-    _ request: HTTPRequest, timeout: Duration?, onPiece: (([UInt8]) -> Void)? = nil
+    _ request: HTTPRequest, timeout: Duration?, isRepeatable: Bool = false, onPiece: (([UInt8]) -> Void)? = nil
   ) async throws(HTTPFailure) -> HTTPResponse {
     guard !isBusy else { throw .closed("another request is in progress") }
     (isBusy, isClosed, isConnected) = (true, false, false)
     defer { isBusy = false }
     do {
       return try await loop.whileMoving(timeout, { [weak self] in self?.stream?.movedBytes ?? 0 }) {
-        try await self.exchange(request, onPiece)
+        try await self.exchange(request, isRepeatable: isRepeatable || request.isIdempotent, onPiece)
       }
     } catch {
       closeStream()
@@ -209,28 +210,33 @@ public final class HTTPClient {
 
   // MARK: One request
 
-  private func exchange(_ request: HTTPRequest, _ onPiece: (([UInt8]) -> Void)?) async throws -> HTTPResponse {
+  private func exchange(
+    _ request: HTTPRequest, isRepeatable: Bool, _ onPiece: (([UInt8]) -> Void)?
+  ) async throws -> HTTPResponse {
+    // Nothing was sent yet: any request may go over a new connection.
     if let stream, !stream.isQuiet { closeStream() }
     if stream != nil {
       do {
         return try await ask(request, onPiece)
-      } catch let failure as Unanswered {
-        // The server had closed the idle connection before it answered: retried once, on a new connection.
-        guard failure.end != .cancelled else { throw HTTPFailure.cancelled }
+      } catch let unanswered as Unanswered {
+        // The server may have closed the idle connection, or have done all before it ended. So only what it may do twice is retried, once, on a new
+        // connection (RFC 9110, 9.2.2).
+        guard isRepeatable, unanswered.end != .cancelled else { throw unanswered.failure }
       }
     }
     stream = try await connect()
     do {
       return try await ask(request, onPiece)
-    } catch let failure as Unanswered {
-      if failure.end == .cancelled { throw HTTPFailure.cancelled }
-      throw HTTPFailure.closed(failure.end.reason ?? "by the server")
+    } catch let unanswered as Unanswered {
+      throw unanswered.failure
     }
   }
 
   /// The connection ended before the answer began.
   private struct Unanswered: Error {
     let end: StreamEnd
+
+    var failure: HTTPFailure { end == .cancelled ? .cancelled : .closed(end.reason ?? "by the server") }
   }
 
   private func ask(_ request: HTTPRequest, _ onPiece: (([UInt8]) -> Void)?) async throws -> HTTPResponse {

@@ -73,6 +73,11 @@ public struct HTTPRequest: Sendable, Equatable {
     self.body = body
   }
 
+  /// Whether a server may carry it out twice: by its method, or because it has a key by which the server recognises it.
+  var isIdempotent: Bool {
+    ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(method) || headers["Idempotency-Key"] != nil
+  }
+
   /// The target before the `?`.
   public var path: String { target.pieces(at: "?", most: 2)[0] }
 

@@ -6,13 +6,14 @@ import Testing
 @testable import HTTP
 
 @Suite struct HTTPClientTests {
-  private func ask(_ client: HTTPClient, _ loop: EventLoop, _ target: String = "/") -> Result<
-    HTTPResponse, HTTPFailure
-  >? {
+  private func ask(
+    _ client: HTTPClient, _ loop: EventLoop, _ request: HTTPRequest = HTTPRequest("GET", "/"),
+    isRepeatable: Bool = false
+  ) -> Result<HTTPResponse, HTTPFailure>? {
     var result: Result<HTTPResponse, HTTPFailure>?
     _ = loop.begin {
       result = await Result { () async throws(HTTPFailure) in
-        try await client.send(HTTPRequest("GET", target), timeout: .seconds(60))
+        try await client.send(request, timeout: .seconds(60), isRepeatable: isRepeatable)
       }
       loop.stop()
     }
@@ -33,6 +34,38 @@ import Testing
     #expect(try ask(client, loop)?.get().status == 304)
     #expect(try ask(client, loop)?.get().body == Array("ok".utf8))
     #expect(server.connections.count == 1)
+    client.close()
+  }
+
+  private static let keyed = HTTPRequest("POST", "/", headers: ["Idempotency-Key": "7"])
+
+  @Test(
+    arguments: [
+      (HTTPRequest("GET", "/"), false, true), (HTTPRequest("POST", "/"), false, false),
+      (HTTPRequest("POST", "/"), true, true), (keyed, false, true),
+    ] as [(HTTPRequest, Bool, Bool)])
+  func `only what may be done twice is repeated when a kept connection ends without an answer`(
+    _ request: HTTPRequest, _ isRepeatable: Bool, _ isRepeated: Bool
+  ) throws {
+    let loop = EventLoop()
+    let server = try RawServer(on: loop)
+    var requests = 0
+    server.onHeard = { server in
+      requests += 1
+      if requests == 2 { return server.hangUp() }
+      server.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    }
+    let client = HTTPClient(.tcp(host: "127.0.0.1", port: server.port, tls: false), on: loop)
+    #expect(try ask(client, loop)?.get().status == 200)
+    let result = ask(client, loop, request, isRepeatable: isRepeatable)
+    if isRepeated {
+      #expect(try result?.get().status == 200)
+    } else if case .failure(.closed)? = result {
+      // It is the caller's to ask whether the server has done it.
+    } else {
+      Issue.record("\(String(describing: result))")
+    }
+    #expect(requests == (isRepeated ? 3 : 2))
     client.close()
   }
 
