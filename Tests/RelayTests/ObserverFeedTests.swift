@@ -9,9 +9,12 @@ import Testing
 
 @testable import Relay
 
-/// A radio that was plugged in, which signs nothing.
+/// A radio that was plugged in.
 private final class PluggedRadio: RadioAccess {
   var facts: RadioFacts?
+  /// `nil`: it signs nothing.
+  var signature: [UInt8]?
+  private(set) var signed = 0
 
   init(_ number: Int) { plug(number) }
 
@@ -21,7 +24,10 @@ private final class PluggedRadio: RadioAccess {
       parameters: RadioParameters(frequency: 869_525, bandwidth: 250_000, spreadingFactor: 11, codingRate: 5))
   }
 
-  func sign(_ message: [UInt8]) async -> [UInt8]? { nil }
+  func sign(_ message: [UInt8]) async -> [UInt8]? {
+    signed += 1
+    return signature
+  }
   func readStats() async -> RadioStats? { nil }
 }
 
@@ -67,6 +73,39 @@ private final class FeedOfRadio: Carrier {
     loop.pass(.seconds(10))
     #expect(feed.greeted.map { $0?.name } == ["r1", "r2"])
     upstream.stop()
+  }
+
+  @Test func `a publication that is under way when the radio's token is renewed is not forgotten`() throws {
+    let (scratch, loop, radio) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()), PluggedRadio(1))
+    radio.signature = [UInt8](repeating: 7, count: 64)
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let server = try StandingServer(.well, on: loop)
+    defer { server.stop() }
+    var mqtt = UpstreamSettings.MQTTSettings(
+      topic: try TopicTemplate("event"), statusTopic: try TopicTemplate("status"))
+    mqtt.token = UpstreamSettings.MQTTSettings.RadioToken(audience: "host")
+    let journal = Upstream.Settings(name: "feed", fromStart: true)
+    let upstream = try Upstream(
+      UpstreamSettings(kind: .mqtt(mqtt), journal: journal, url: "mqtt://127.0.0.1:\(server.port)"),
+      store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    defer { upstream.stop() }
+    upstream.carrier.radio = radio
+    loop.afterTurn { store.commit() }
+    upstream.wake()
+    // It is valid for an hour, and renewed five minutes before that. A broker has 20 s for an answer.
+    loop.pass(.seconds(3290))
+    #expect(radio.signed == 1 && server.connections == 1)
+    server.fault = .takes(0)
+    store.write { store throws(SQLiteError) in
+      let body = Array(#"{"text":"1"}"#.utf8)
+      try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: body)
+    }
+    try store.commitNow()
+    upstream.wake()
+    #expect(loop.pass(.seconds(15)) { radio.signed == 2 })
+    server.fault = .well
+    #expect(loop.pass(.seconds(120)) { server.taken == ["1"] }, "\(server.taken)")
+    #expect(server.connections == 2)
   }
 
   @Test(arguments: [false, true])

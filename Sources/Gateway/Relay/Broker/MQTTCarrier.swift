@@ -36,6 +36,8 @@ final class MQTTCarrier: MeteredCarrier {
   var carrying = 0
   var lastTurn: Turn?
   private var tls: TLSContext?
+  /// Reads the last answers on an outdated connection, until it is closed.
+  private var lastReader: LoopTask?
   /// Tasks that wait for the answers to the broker's commands, until `close`; the broker then resends those commands.
   private let commandTasks: LoopTasks
   weak var radio: (any RadioAccess)?
@@ -128,6 +130,10 @@ final class MQTTCarrier: MeteredCarrier {
   }
 
   func greet() async -> Greeting {
+    // Two tasks must not read one connection.
+    lastReader?.cancel()
+    await lastReader?.ended()
+    lastReader = nil
     if client.isUp { client.close() }
     observer = nil
     if needsRadio, radio?.facts == nil {
@@ -207,6 +213,13 @@ final class MQTTCarrier: MeteredCarrier {
           defer { wasCarrying = self.carrying > 0 }
           try await self.client.run()
         }, { try await self.publishStats() }, { try await self.untilRenewed() })
+      // A cancelled client ends without an error.
+      guard !Task.isCancelled else { throw CancellationError() }
+      // What is under way is answered on this connection, and the next one waits for that.
+      lastReader = loop.begin { [client] in
+        // `try?`: the verdicts on the batches report the end.
+        try? await client.run()
+      }
       return .outdated
     } catch {
       if let cancelled = error as? CancellationError { throw cancelled }
@@ -263,6 +276,7 @@ final class MQTTCarrier: MeteredCarrier {
 
   func close() {
     commandTasks.cancel()
+    lastReader?.cancel()
     // Only an unexpected end is a reason for the last will.
     if client.isUp {
       _ = client.publish(observer?.status("offline", nil, at: clock.milliseconds) ?? status("offline"))
