@@ -101,6 +101,25 @@ import Timing
   }
 
   @Test(arguments: ["webhook", "mqtt"])
+  func `a reload that changes only others leaves a connection, and what is under way on it, alone`(_ kind: String)
+    throws
+  {
+    let rig = try Rig()
+    rig.configure(table(kind))
+    try rig.startSynced()
+    let server = rig.server("h", kind)
+    server.mood = .late(.seconds(3))
+    rig.air("chan r1 0 one")
+    try rig.until("the request") { server.tried == ["one"] }
+    let greetings = server.greetings
+    rig.reload(table(kind) + "[[upstream]]\nname = \"other\"\nkind = \"webhook\"\nurl = \"http://127.0.0.1:2\"\n")
+    try rig.until("the change") { rig.hasSaid("configuration reloaded") }
+    rig.air("chan r1 0 two")
+    try rig.until("both") { server.texts == ["one", "two"] }
+    #expect(server.tried == ["one", "two"] && server.carriers == 1 && server.greetings == greetings)
+  }
+
+  @Test(arguments: ["webhook", "mqtt"])
   func `an event whose answer is under way when the gateway ends is not sent again`(_ kind: String) throws {
     let rig = try Rig()
     rig.configure(table(kind))
