@@ -135,6 +135,13 @@ import VirtualRadio
       let refused = try bench.send(SendRequest(to: to, text: Text(text), key: "k1"))
       #expect(throws: Refusal.otherMessage("k1")) { try refused.get() }
     }
+    for id in ["", " ", "\u{3000}", "\u{200B}", "a\nb"] {
+      guard case .failure(.invalid(let words)) = try bench.send(SendRequest(to: "r1", text: "hello", key: id)) else {
+        Issue.record("\(id.debugDescription) is taken as an id")
+        continue
+      }
+      #expect(words.contains("an id must have"))
+    }
     let nobody = try bench.send(SendRequest(to: "nobody", text: "hello", key: "k1"))
     #expect(throws: Refusal.notFound(.addressee("nobody"))) { try nobody.get() }
     #expect(bench.other.queuedMessages == 1)

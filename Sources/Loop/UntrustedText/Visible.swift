@@ -16,10 +16,14 @@ public enum Visible {
     line(String(String.UnicodeScalarView(text.unicodeScalars.prefix(200))))
   }
 
-  /// Whether the text is already one safe line of so many bytes: people and programs hand it on as an id.
+  /// Whether the text is already one safe line of so many bytes, of which something is seen: people and programs hand it
+  /// on as an id.
   public static func isLine(_ text: String, bytes: ClosedRange<Int>) -> Bool {
-    bytes.contains(text.utf8.count) && line(text).isExactly(text)
+    bytes.contains(text.utf8.count) && line(text).isExactly(text) && !isBlank(text)
   }
+
+  /// Whether nothing of the text is seen: it is empty, or has only blanks and invisible characters.
+  public static func isBlank(_ text: String) -> Bool { text.unicodeScalars.allSatisfy(isUnseen) }
 
   /// A form that is equal for names that look alike at a glance: without blanks and invisible characters, in lower
   /// case. Empty: nothing of the name is visible.

@@ -148,7 +148,7 @@ extension Messenger {
     }
     let key = request.key ?? Self.randomKey()
     guard Visible.isLine(key, bytes: 1...64) else {
-      throw .invalid("an id must have 1 to 64 bytes and no control characters")
+      throw .invalid("an id must have 1 to 64 bytes, not only blanks, and no control characters")
     }
     return parts.enumerated().map { index, part in
       message(request, addressee, part, key: parts.count == 1 ? key : "\(key)/\(index + 1)")

@@ -156,7 +156,7 @@ final class CommandIntake {
       return .failure(Unreadable(command: command, message: "it is the answer to a command", isAnswer: true))
     }
     guard Visible.isLine(command.id, bytes: 1...48) else {
-      let message = "\"id\", 1 to 48 bytes without control characters, is missing"
+      let message = "\"id\", 1 to 48 bytes, not only blanks, without control characters, is missing"
       return .failure(Unreadable(command: command, message: message))
     }
     return .success(command)

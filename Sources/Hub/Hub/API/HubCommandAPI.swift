@@ -20,7 +20,8 @@ extension HubAPI {
       return Self.refusal(.badRequest, "expected a JSON object with \"command\"")
     }
     guard let id = (body["id"] ?? .string(UUID().uuidString)).string, Visible.isLine(id, bytes: 1...48) else {
-      return Self.refusal(.badRequest, "\"id\" must be a text with 1 to 48 bytes and no control characters")
+      return Self.refusal(
+        .badRequest, "\"id\" must be a text with 1 to 48 bytes, not only blanks, and no control characters")
     }
     if let wrong = Self.wrongField(of: body, name) { return Self.refusal(.badRequest, wrong, ["id": id]) }
     do {

@@ -169,7 +169,9 @@ let joiners = [
 
   @Test func `an id is one line of visible characters`() {
     for fine in ["a", "7f3a-1", "Hügel 3", "👩\u{200D}🚒"] { #expect(Visible.isLine(fine, bytes: 1...48)) }
-    for wrong in ["", "a\0", "a\nb", "\ta", "a\u{85}", "\u{202E}a", "a\u{7F}", String(repeating: "a", count: 49)] {
+    let blank = ["", " ", "  ", "\u{A0}", "\u{2800}", "\u{3000}"]
+    let long = String(repeating: "a", count: 49)
+    for wrong in blank + ["a\0", "a\nb", "\ta", "a\u{85}", "\u{202E}a", "a\u{7F}", long] {
       #expect(!Visible.isLine(wrong, bytes: 1...48), "\(wrong.debugDescription)")
     }
   }

@@ -7,6 +7,13 @@ import UntrustedText
   @Test(arguments: ["", " ", "\u{200B}", "\u{200D}\u{FE0F}", "\u{3164}", "\u{2800}\u{A0}", "\u{FFFD}", "\u{202E}\t"])
   func `a name without visible characters is recognised`(_ name: String) { #expect(Visible.gist(name).isEmpty) }
 
+  @Test func `a text of which nothing is seen is blank, and a text of replaced bytes is not`() {
+    for text in ["", " \n", "\u{200B}", "\u{2060}\u{FEFF}", "\u{AD}", "\u{2800}", "\u{E0020}", "\u{FE0F}"] {
+      #expect(Visible.isBlank(text), "\(text.debugDescription)")
+    }
+    for text in ["a", "\u{200B}.", "👍", "\u{FFFD}"] { #expect(!Visible.isBlank(text), "\(text.debugDescription)") }
+  }
+
   @Test func `names that look alike have the same gist`() {
     for name in ["ridge 2", "Ridge\u{200B} 2", " RIDGE2", "Ri\u{2060}dge\u{3164}2"] {
       #expect(Visible.gist(name) == Visible.gist("Ridge 2"), "\(name)")
