@@ -173,7 +173,9 @@ import VirtualRadio
     #expect(try refusal(SendRequest(to: "#none", text: "x")) == "not_found")
     #expect(try refusal(SendRequest(to: "", text: "x")) == "invalid")
     #expect(try refusal(SendRequest(to: "r1", text: "")) == "invalid")
-    #expect(try refusal(SendRequest(to: "r1", text: " \n\u{A0}")) == "invalid")
+    for unseen in [" \n\u{A0}", "\u{200B}", "\u{2060}\u{FEFF}", "\u{2800} \u{AD}"] {
+      #expect(try refusal(SendRequest(to: "r1", text: Text(unseen))) == "invalid", "\(unseen.debugDescription)")
+    }
     #expect(try refusal(SendRequest(to: "r1", text: "a\u{0}b")) == "invalid")
     let long = Text(String(repeating: "ü", count: 79))
     #expect(try bench.send(SendRequest(to: "r1", text: long)) == .failure(.tooLong(over: 2, limit: 156)))

@@ -119,12 +119,13 @@ import Timing
 }
 
 @Suite struct MeshLinkTests {
-  private let key = String(repeating: "ab", count: 32)
+  private static let key = String(repeating: "ab", count: 32)
+  private static let secret = "000102030405060708090a0b0c0d0e0f"
 
   @Test func `links of nodes and channels are parsed`() throws {
-    let node = try SharedLink(parsing: "meshcore://contact/add?name=Hill+Top%20%2B1&public_key=\(key)&type=2")
-    #expect(node == .contact(try #require(PublicKey(hex: key)), name: "Hill Top +1", type: .repeater))
-    let channel = try SharedLink(parsing: "meshcore://channel/add?name=Club&secret=000102030405060708090a0b0c0d0e0f")
+    let node = try SharedLink(parsing: "meshcore://contact/add?name=Hill+Top%20%2B1&public_key=\(Self.key)&type=2")
+    #expect(node == .contact(try #require(PublicKey(hex: Self.key)), name: "Hill Top +1", type: .repeater))
+    let channel = try SharedLink(parsing: "meshcore://channel/add?name=Club&secret=\(Self.secret)")
     guard case .channel(let name, let secret, nil) = channel else {
       Issue.record("\(channel)")
       return
@@ -159,6 +160,15 @@ import Timing
     "meshcore://contact/add?name=%zz&public_key=%&type=99",
   ]) func `an invalid link is refused`(_ text: String) {
     #expect(throws: Refusal.self) { try SharedLink(parsing: text) }
+  }
+
+  @Test(arguments: ["%20", "%E2%80%8B", "%E2%A0%80"])
+  func `a link with a name of which nothing is seen is refused`(_ name: String) {
+    for link in ["channel/add?secret=\(Self.secret)", "contact/add?public_key=\(Self.key)"] {
+      #expect(throws: Refusal.invalid("nothing of the link's name is visible"), "\(link)") {
+        try SharedLink(parsing: "meshcore://\(link)&name=\(name)")
+      }
+    }
   }
 }
 

@@ -54,4 +54,19 @@ import Timing
       lines == ["h: a reply is not sent: the message's sender is not certain (logged at most once an hour)"],
       "\(lines)")
   }
+
+  @Test func `output of which nothing is seen is no reply`() throws {
+    var lines: [String] = []
+    let log = Log(level: .warning, sink: { _, line in lines.append(line) })
+    // A zero width space and a blank.
+    let hook = try hook("cat >/dev/null\nprintf '\\342\\200\\213 '", timeout: .seconds(10), log: log)
+    var isTaken = false
+    _ = loop.begin {
+      let body = Array(#"{"kind":"direct","sender":"0102030405060708","text":"hi"}"#.utf8)
+      let event = JournalEvent(seq: 1, at: 1, trusted: true, kind: "message", body: body)
+      if case .acknowledged = await hook.carry(Batch(event, lane: nil)) { isTaken = true }
+    }
+    #expect(turn(loop) { isTaken })
+    #expect(lines == [], "a reply would be missed here, because nobody knows its addressee")
+  }
 }

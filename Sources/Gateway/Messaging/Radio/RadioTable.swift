@@ -5,6 +5,7 @@ import MeshCrypto
 import RadioSession
 import Store
 import Sync
+import UntrustedText
 
 /// Changes the radio's own tables: contacts, paths, channels. The store follows the radio's reports.
 public final class RadioTable {
@@ -184,6 +185,7 @@ public final class RadioTable {
     guard (1...31).contains(name.bytes.count), !name.bytes.contains(0) else {
       throw .invalid("a channel's name must have 1 to 31 bytes")
     }
+    guard !Visible.isBlank(name.string) else { throw .invalid("nothing of the channel's name is visible") }
     guard !secret.isZero else { throw .invalid("a secret must not be all zeros") }
     var used: [Channel] = []
     do {

@@ -137,7 +137,7 @@ extension Messenger {
   private func compose(_ request: SendRequest) throws(Refusal) -> [OutgoingMessage] {
     let text = request.text.beforeNul
     guard text == request.text else { throw .invalid("the text contains a NUL, where the mesh would truncate it") }
-    guard !text.string.allSatisfy(\.isWhitespace) else { throw .invalid("the text is empty, or has only blanks") }
+    guard !Visible.isBlank(text.string) else { throw .invalid("the text is empty, or nothing of it is visible") }
     let addressee = try Addressing(store).find(request.to)
     let limit = try limit(for: addressee)
     guard limit > 0 else { throw .invalid("the radio's name leaves no room for a text") }

@@ -33,16 +33,14 @@ public enum SharedLink: Equatable, Sendable {
   private static func contact(_ query: [String: [UInt8]]) throws(Refusal) -> SharedLink {
     guard let hex = query["public_key"], let key = PublicKey(hex: String(decoding: hex, as: UTF8.self)), !key.isZero
     else { throw .invalid("the link has no public_key of 64 hex digits") }
-    let name = Text(bytes: query["name"] ?? [])
-    guard (1...31).contains(name.bytes.count) else { throw .invalid("the link's name must have 1 to 31 bytes") }
+    let name = try Self.name(query)
     let type = query["type"].flatMap { UInt8(String(decoding: $0, as: UTF8.self)) } ?? 1
     guard (1...4).contains(type) else { throw .invalid("the link's type must be 1 to 4") }
     return .contact(key, name: name, type: NodeType(rawValue: type))
   }
 
   private static func channel(_ query: [String: [UInt8]]) throws(Refusal) -> SharedLink {
-    let name = Text(bytes: query["name"] ?? [])
-    guard (1...31).contains(name.bytes.count) else { throw .invalid("the link's name must have 1 to 31 bytes") }
+    let name = try Self.name(query)
     let region = try query["region_scope"].flatMap { bytes throws(Refusal) in
       bytes.isEmpty ? nil : try Self.region(String(decoding: bytes, as: UTF8.self))
     }
@@ -51,6 +49,13 @@ public enum SharedLink: Equatable, Sendable {
       return .channel(name: name, .hashtag(name.string), region: region)
     }
     return .channel(name: name, try secret(String(decoding: hex, as: UTF8.self)), region: region)
+  }
+
+  private static func name(_ query: [String: [UInt8]]) throws(Refusal) -> Text {
+    let name = Text(bytes: query["name"] ?? [])
+    guard (1...31).contains(name.bytes.count) else { throw .invalid("the link's name must have 1 to 31 bytes") }
+    guard !Visible.isBlank(name.string) else { throw .invalid("nothing of the link's name is visible") }
+    return name
   }
 
   public static let regionForm = "a region is 1 to 30 letters, digits and -, or none"

@@ -138,7 +138,7 @@ final class HookCarrier: Carrier {
   /// The reply's id is the event's identity: a repeated event makes one reply. False: the disk refuses it.
   private func reply(to event: JournalEvent, _ output: [UInt8]) async -> Bool {
     let text = String(decoding: output, as: UTF8.self).trimmed
-    guard !text.isEmpty, event.kind == EventKind.message.rawValue, let body = event.json else { return true }
+    guard !Visible.isBlank(text), event.kind == EventKind.message.rawValue, let body = event.json else { return true }
     guard let to = addressee(body) else {
       isUnsent("the message's sender is not certain")
       return true
