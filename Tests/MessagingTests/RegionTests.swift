@@ -161,6 +161,27 @@ import Transport
     }
   }
 
+  @Test func `a known id in another region is another message`() throws {
+    let bench = try Bench()
+    for to in ["r1", "Public"] {
+      var request = SendRequest(to: to, text: "x", key: "in \(to)")
+      request.region = RegionChoice("ottawa")
+      #expect(try bench.send(request).get().first?.region == "ottawa")
+      for same in [RegionChoice("#ottawa"), nil] {
+        request.region = same
+        #expect(try bench.send(request).get().first?.region == "ottawa")
+      }
+      for other in ["hull", "none", "default"] {
+        request.region = RegionChoice(other)
+        #expect(try bench.send(request) == .failure(.otherMessage("in \(to)")), "\(other)")
+      }
+      var plain = SendRequest(to: to, text: "x", key: "plain \(to)")
+      #expect(try bench.send(plain).get().first?.region == nil)
+      plain.region = RegionChoice("hull")
+      #expect(try bench.send(plain) == .failure(.otherMessage("plain \(to)")))
+    }
+  }
+
   @Test func `a held message keeps its region over rounds and restarts`() throws {
     let bench = try Bench(on: InventedMachine())
     let air = Air(bench)

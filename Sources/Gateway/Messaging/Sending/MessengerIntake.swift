@@ -84,11 +84,13 @@ extension Messenger {
     for message in intake.fresh where message.radio == store.radio { enqueue(message) }
   }
 
-  /// The message, if it was accepted before. Refuses another text or recipient under its id: whoever asks would take it for sent.
+  /// The message, if it was accepted before. Refuses another text, recipient or region under its id: whoever asks would take it for sent.
   private func known(_ request: SendRequest) throws(Refusal) -> [OutgoingMessage] {
     guard let key = request.key else { return [] }
     let known = try known(key)
     guard let first = known.first else { return [] }
+    // A request that names no region leaves it to the message.
+    if let region = request.region?.text, first.region?.isExactly(region) != true { throw .otherMessage(key) }
     let again: [OutgoingMessage]
     do throws(Refusal) { again = try compose(request) } catch {
       // Its recipient may be gone since. A text in parts cannot be compared then.

@@ -53,7 +53,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
   case otherChannel(String, known: String)
   /// Several nodes or channels fit.
   case ambiguous(String, candidates: [String])
-  /// The id belongs to another text, or to another recipient.
+  /// The id belongs to another text, or to another recipient or region.
   case otherMessage(String)
   /// A known node that is not in the radio's table.
   case notOnRadio(String)
@@ -82,7 +82,8 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     case .notFound(let thing): thing.description
     case .ambiguous(let name, let candidates):
       "\"\(name)\" is not unique: \(candidates.joined(separator: ", ")). Use more of the name, or the key"
-    case .otherMessage(let key): "the id \(key) belongs to another message: to another recipient, or with another text"
+    case .otherMessage(let key):
+      "the id \(key) belongs to another message: to another recipient, in another region, or with another text"
     case .notOnRadio(let name):
       "the radio does not have \(name) in its contacts. Add it: meshpost contact add \(Escaping.argument(name))"
     case .noPlace(let name):
