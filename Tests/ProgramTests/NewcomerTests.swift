@@ -32,10 +32,34 @@ extension WholeProgramTests {
   }
 }
 
+@Suite struct TimeArgumentTests {
+  @Test(arguments: [
+    ("2026-02-28Z", 1_772_236_800), ("2024-02-29Z", 1_709_164_800), ("2026-11-21 14:30Z", 1_795_271_400),
+    ("1970-01-01Z", 0),
+  ]) func `a date is a day of the calendar`(_ text: String, _ seconds: Int64) {
+    #expect(TimeArgument(argument: text)?.milliseconds == seconds * 1000)
+  }
+
+  @Test(arguments: [
+    "2026-02-31", "2026-02-29", "2026-04-31 12:00", "2026-02-31Z", "2026-13-01", "2026-00-10", "2026-01-00", "2026-1",
+    "２０２６-01-01", "+2026-01-01", "2026-01-01 24:00", "0d", "-1h", "+5h", "1e9d", "１h", "h", "90", "2h\u{301}", "",
+  ]) func `what is no day, and no time ago, is refused`(_ text: String) {
+    #expect(TimeArgument(argument: text) == nil, "\(text)")
+  }
+
+  @Test func `a time ago has the units of a duration, and does not end before 1970`() throws {
+    let (hour, day) = (try #require(TimeArgument(argument: "1h")), try #require(TimeArgument(argument: "1d")))
+    // The clock goes on between the two.
+    #expect((82_000_000...82_805_000).contains(hour.milliseconds - day.milliseconds))
+    #expect(TimeArgument(argument: "4000000000w")?.milliseconds == 0)
+  }
+}
+
 @Suite struct DurationArgumentTests {
   @Test(arguments: [
     ("90s", 90), ("15m", 900), ("2h", 7200), ("3d", 259_200), ("1w", 604_800), ("90", 90), ("0", nil), ("-5m", nil),
     ("", nil), ("h", nil), ("2x", nil), ("٣h", nil), ("2h\u{301}", nil), ("99999999999h", nil), ("1.5h", nil),
+    ("+5h", nil), ("1e9d", nil), ("１h", nil), (" 1h", nil), ("0d", nil),
   ]) func `a duration is parsed as people type it`(_ text: String, _ seconds: Int?) {
     #expect(DurationArgument(argument: text)?.seconds == seconds)
   }

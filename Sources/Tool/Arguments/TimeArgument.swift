@@ -27,9 +27,11 @@ struct TimeArgument: ExpressibleByArgument {
       if text == "yesterday" { parts.tm_mday -= 1 }
       return mktime(&parts)
     }
-    let units: [Character: time_t] = ["s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604_800]
-    guard let last = text.last, let unit = units[last], let count = UInt32(text.dropLast()) else { return nil }
-    return now - time_t(count) * unit
+    // A number without a unit is no time.
+    guard let last = text.utf8.last, last > UInt8(ascii: "9"), let ago = DurationArgument(argument: text) else {
+      return nil
+    }
+    return now - time_t(ago.seconds)
   }
 
   /// A date, with an optional time of day.
@@ -44,6 +46,10 @@ struct TimeArgument: ExpressibleByArgument {
     else { return nil }
     var parts = tm()
     (parts.tm_year, parts.tm_mon, parts.tm_mday) = (date[0] - 1900, date[1] - 1, date[2])
+    // The C library takes 31 February for 3 March. In UTC no day lacks its midnight.
+    var day = parts
+    _ = timegm(&day)
+    guard day.tm_mday == date[2] else { return nil }
     (parts.tm_hour, parts.tm_min, parts.tm_sec) = (clock[0], clock[1], clock.count > 2 ? clock[2] : 0)
     parts.tm_isdst = -1
     return isUTC ? timegm(&parts) : mktime(&parts)

@@ -17,7 +17,8 @@ struct MessageFilter: ParsableArguments {
   @Option(help: "Only messages on this channel.", completion: Completing.channels) var channel: String?
   @Option(help: ArgumentHelp("Only messages since this time: \(TimeArgument.forms).", valueName: "time"))
   var since: TimeArgument?
-  @Option(help: ArgumentHelp("Only messages until this time.", valueName: "time")) var until: TimeArgument?
+  @Option(help: ArgumentHelp("Only messages until this time: \(TimeArgument.forms).", valueName: "time"))
+  var until: TimeArgument?
 
   /// The target of the request with these parameters.
   func target(_ target: String) -> String {
