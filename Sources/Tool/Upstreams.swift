@@ -155,13 +155,13 @@ struct UpstreamCommand: ParsableCommand {
     private func files(tokenKey: String) throws -> [(String, JSONValue)] {
       var files = try file.map { item in
         let (key, location) = try Self.pair(item, "--file: expected KEY=FILE, such as ca_file=ca.pem")
-        return (key, JSONValue.string(String(decoding: try InputFile.read(location), as: UTF8.self)))
+        return (key, JSONValue.string(try InputFile.string(InputFile.read(location), from: location)))
       }
       guard !tokenStdin || tokenFile == nil else {
         throw ValidationError("--token-file and --token-stdin cannot be combined")
       }
       if let tokenFile {
-        files.append((tokenKey, .string(String(decoding: try InputFile.read(tokenFile), as: UTF8.self))))
+        files.append((tokenKey, .string(try InputFile.string(InputFile.read(tokenFile), from: tokenFile))))
       } else if tokenStdin {
         guard let token = HiddenPrompt.line("Token: "), !token.isEmpty else {
           throw ValidationError("--token-stdin: no token given")

@@ -32,12 +32,24 @@ extension WholeProgramTests {
   }
 }
 
+@Suite struct InputFileTests {
+  @Test func `bytes that are not UTF-8 are found where they begin`() {
+    // Letters, an own U+FFFD, a foreign encoding, and sequences that end too early.
+    let cases: [([UInt8], Int?)] = [
+      ([], nil), ([0x41, 0xC3, 0xBC], nil), ([0xEF, 0xBF, 0xBD], nil), ([0xFF], 0), ([0x61, 0x62, 0xE9, 0x20], 2),
+      ([0xEF, 0xBF], 0), ([0xC3, 0xBC, 0xEF, 0xBF, 0x41], 2), ([0x41, 0xC3], 1), ([0x41, 0xED, 0xA0, 0x80], 1),
+      ([0xEF, 0xBF, 0xBD, 0x80], 3),
+    ]
+    for (bytes, place) in cases { #expect(InputFile.brokenByte(in: bytes) == place, "\(bytes)") }
+  }
+}
+
 @Suite struct TimeArgumentTests {
   @Test(arguments: [
     ("2026-02-28Z", 1_772_236_800), ("2024-02-29Z", 1_709_164_800), ("2026-11-21 14:30Z", 1_795_271_400),
     ("1970-01-01Z", 0),
-  ]) func `a date is a day of the calendar`(_ text: String, _ seconds: Int64) {
-    #expect(TimeArgument(argument: text)?.milliseconds == seconds * 1000)
+  ]) func `a date is a day of the calendar`(_ text: String, _ seconds: Int) {
+    #expect(TimeArgument(argument: text)?.milliseconds == Int64(seconds) * 1000)
   }
 
   @Test(arguments: [

@@ -41,8 +41,9 @@ struct SendCommand: ParsableCommand {
   }
 
   private static func standardInput() throws -> String {
-    guard let bytes = InputFile.rest(of: 0) else { throw Failure.file("standard input") }
-    return String(decoding: bytes.last == 10 ? bytes.dropLast() : bytes[...], as: UTF8.self)
+    guard var bytes = InputFile.rest(of: 0) else { throw Failure.file("standard input") }
+    if bytes.last == 10 { bytes.removeLast() }
+    return try InputFile.string(bytes, from: "standard input")
   }
 }
 

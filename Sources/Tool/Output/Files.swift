@@ -35,13 +35,32 @@ enum InputFile {
 
   /// The whole file; `nil`: it does not exist.
   static func text(_ location: String) throws -> String? {
-    guard access(location, F_OK) == 0 || errno != ENOENT else { return nil }
+    guard exists(location) else { return nil }
     return String(decoding: try read(location), as: UTF8.self)
   }
 
   /// The first line; `nil`: the file does not exist, or the line is empty.
   static func firstLine(_ location: String) throws -> String? {
-    try text(location)?.lines.first.flatMap { $0.isEmpty ? nil : $0 }
+    guard exists(location) else { return nil }
+    return try string(read(location), from: location).lines.first.flatMap { $0.isEmpty ? nil : $0 }
+  }
+
+  private static func exists(_ location: String) -> Bool { access(location, F_OK) == 0 || errno != ENOENT }
+
+  /// The bytes as a text that is sent or kept. Bytes that are not UTF-8 are refused: U+FFFD in their place would be what nobody has written.
+  static func string(_ bytes: [UInt8], from place: String) throws -> String {
+    guard let broken = brokenByte(in: bytes) else { return String(decoding: bytes, as: UTF8.self) }
+    throw Failure.say("\(place): not UTF-8 at byte \(broken + 1)", EX_DATAERR)
+  }
+
+  /// The index of the first byte that is not UTF-8; `nil`: there is none.
+  static func brokenByte(in bytes: [UInt8]) -> Int? {
+    let read = Array(String(decoding: bytes, as: UTF8.self).utf8)
+    guard read != bytes else { return nil }
+    var place = zip(read, bytes).prefix { $0.0 == $0.1 }.count
+    // U+FFFD stands where the broken bytes begin, and may share its own first bytes with them.
+    while place > 0, place < read.count, read[place] & 0xC0 == 0x80 { place -= 1 }
+    return place
   }
 }
 
