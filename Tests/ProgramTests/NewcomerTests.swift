@@ -32,6 +32,21 @@ extension WholeProgramTests {
   }
 }
 
+@Suite struct NamelessNodeTests {
+  @Test(arguments: ["", " ", "\u{200B}"]) func `a node with an invisible name is shown by its key`(_ name: String) {
+    let (key, text) = (JSONValue.string("a1b2c3d4e5f60718"), JSONValue.string("hi"))
+    let invisible = JSONValue.string(name)
+    let sent = JSONValue.object([
+      ("direction", .string("sent")), ("recipient", key), ("recipient_name", invisible), ("text", text),
+    ])
+    let received = JSONValue.object([("sender", key), ("sender_name", invisible), ("text", text)])
+    let (ours, row, theirs) = ("\(Show.message(sent))", "\(Show.outgoing(sent))", "\(Show.message(received))")
+    #expect(ours.contains("me → a1b2c3d4e5f6: hi"), "\(ours)")
+    #expect(row.contains(" to a1b2c3d4e5f6: "), "\(row)")
+    #expect(theirs.contains(" a1b2c3d4e5f6: hi"), "\(theirs)")
+  }
+}
+
 @Suite struct InputFileTests {
   @Test func `bytes that are not UTF-8 are found where they begin`() {
     // Letters, an own U+FFFD, a foreign encoding, and sequences that end too early.

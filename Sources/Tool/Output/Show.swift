@@ -269,7 +269,7 @@ enum Show {
     var sender = clean(Self.sender(of: message))
     let isInChannel = ["channel", "datagram"].contains(message[row.kind])
     var place = message[row.channelName].map { " [\(clean($0))]" } ?? (isInChannel ? " [unknown channel]" : "")
-    if let author = message[row.authorName] ?? message[row.author] {
+    if let author = shownName(message[row.authorName], key: message[row.author]) {
       (place, sender) = (" [\(sender)]", clean(author))
     }
     var text = message[row.text].map { clean($0) } ?? "data \(message[row.data] ?? "")"
@@ -288,7 +288,13 @@ enum Show {
   /// A sender's alias, otherwise its own name.
   static func sender(of message: JSONValue) -> String {
     let row = Shape.Message()
-    return message[row.senderAlias] ?? message[row.senderName] ?? message[row.sender] ?? "?"
+    return shownName(message[row.senderAlias], message[row.senderName], key: message[row.sender]) ?? "?"
+  }
+
+  /// The first of these names of which something is seen; otherwise the beginning of the key, as in the list of contacts.
+  static func shownName(_ names: String?..., key: String?) -> String? {
+    for case let name? in names where !Visible.isBlank(name) { return name }
+    return key.map { String($0.prefix(12)) }
   }
 
   static func contact(_ contact: JSONValue) -> Styled {

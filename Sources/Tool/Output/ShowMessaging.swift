@@ -13,8 +13,7 @@ extension Show {
   static func ours(_ message: JSONValue) -> String {
     let row = Shape.Message()
     guard message[row.channel] == nil else { return "me" }
-    return
-      "me → \(clean(message[row.recipientName] ?? message[row.recipient].map { String($0.prefix(12)) }))"
+    return "me → \(clean(shownName(message[row.recipientName], key: message[row.recipient])))"
   }
 
   /// The state as a mark.
@@ -52,7 +51,7 @@ extension Show {
 
   static func outgoing(_ message: JSONValue) -> Styled {
     let row = Shape.Outgoing()
-    let node: String? = message[row.recipientName] ?? message[row.recipient].map { String($0.prefix(12)) }
+    let node = shownName(message[row.recipientName], key: message[row.recipient])
     let to = node.map { clean($0) } ?? "channel \(clean(message[row.channelName] ?? message[row.channel]))"
     var state = message[row.state] ?? "?"
     if let reason = message[row.reason] { state += " (\(reason))" }

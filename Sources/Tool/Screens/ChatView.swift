@@ -42,7 +42,8 @@ final class ChatView {
   func noticed(_ message: JSONValue) {
     guard !belongs(message) else { return }
     let place = message[Shape.Message().channelName].map { " in \($0)" } ?? ""
-    let sender = message[Shape.Message().senderName] ?? message[Shape.Message().sender] ?? "somebody"
+    let row = Shape.Message()
+    let sender = Show.shownName(message[row.senderName], key: message[row.sender]) ?? "somebody"
     notice = "new message from \(sender)\(place)"
   }
 
@@ -150,7 +151,7 @@ final class ChatView {
   }
 
   private func title(_ columns: Int) -> String {
-    let name = Show.clean(target["name"]?.string ?? "?")
+    let name = Show.clean(Show.shownName(target["name"]?.string, key: target["key"]?.string) ?? "?")
     if isChannel { return TextWidth.cut("channel \(name)", to: columns) }
     let hops = target["hops"]?.integer.map { $0 == 0 ? ", direct" : ", \($0) hops" } ?? ""
     let away = target["on_radio"]?.bool == false ? ", not on the radio" : ""
@@ -159,7 +160,7 @@ final class ChatView {
 
   private func draw(_ message: JSONValue, _ columns: Int, isChosen: Bool) -> [Line] {
     let isOurs = Show.isOurs(message)
-    let author = message[Shape.Message().authorName] ?? Show.sender(of: message)
+    let author = Show.shownName(message[Shape.Message().authorName], key: nil) ?? Show.sender(of: message)
     let tail = (isOurs ? "  " + Show.mark(message) : "") + Show.reactions(to: message)
     let text = message[Shape.Message().text].map { Show.clean($0) } ?? "data"
     let words =

@@ -144,7 +144,7 @@ final class TopView {
     for node in nodes.prefix(room - 1) {
       let age = Self.span(max(0, now - (node[row.lastHeard] ?? now)) / 1000)
       let plain = node[row.name] ?? ""
-      let name = Show.clean(node[row.alias] ?? plain)
+      let name = Show.clean(Show.shownName(node[row.alias], plain, key: node[row.key]))
       let signal = signals[Array(plain.utf8)].map { "\(Int(saturating: $0.rounded()))" } ?? "·"
       let hops = node[row.hops].map { "\($0)" } ?? "~"
       let left = TextWidth.fit("\(TextWidth.fit(age, to: 4)) \(name)", to: max(0, columns - 13))
@@ -173,7 +173,7 @@ final class TopView {
     let place = message[row.channelName].map { "[\(Show.clean($0))] " } ?? ""
     let text = message[row.text].map { Show.clean($0) } ?? "data \(message[row.data] ?? "")"
     if Show.isOurs(message) { return "\(at) \(place)\(Show.ours(message)): \(text)  \(Show.mark(message))" }
-    let sender = Show.clean(message[row.authorName] ?? Show.sender(of: message))
+    let sender = Show.clean(Show.shownName(message[row.authorName], key: nil) ?? Show.sender(of: message))
     return "\(at) \(place)\(sender): \(text)"
   }
 
