@@ -7,6 +7,10 @@ import UntrustedText
 struct TypedCommand {
   /// Present names of commands by their former names, which no help shows. `outbox list`, and `outbox` alone, is `upstream pending`.
   private static let former = ["outgoing": "sent", "outbox": "upstream"]
+  /// What is no command of this program, and how it is done.
+  private static let elsewhere = [
+    "reload": "`sudo systemctl reload meshpost` makes the gateway read its configuration again"
+  ]
   private static let flags = ["--json", "--utc"]
   private static let valued = ["--host", "--socket"]
 
@@ -62,6 +66,7 @@ struct TypedCommand {
   /// The message for an unknown command, with similar commands; `nil` if the command is known.
   var remedy: String? {
     guard let unknown else { return nil }
+    if known.isEmpty, let way = Self.elsewhere[unknown] { return "unknown command '\(unknown)'. \(way)" }
     let place = known.isEmpty ? "meshpost" : "meshpost " + known.joined(separator: " ")
     let guesses = guesses(unknown).prefix(3).map { "'\($0)'" }
     let typed = (known + [unknown]).joined(separator: " ")

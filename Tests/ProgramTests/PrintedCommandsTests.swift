@@ -117,6 +117,13 @@ import Testing
     #expect(remedy.hasSuffix("Did you mean \(meant)?"), "\(remedy)")
   }
 
+  @Test func `a reload, which is no command, gets the one that does it`() {
+    for typed in [["reload"], ["--json", "reload"]] {
+      #expect(TypedCommand(typed).remedy?.contains("sudo systemctl reload meshpost") == true, "\(typed)")
+    }
+    #expect(TypedCommand(["radio", "reload"]).remedy?.contains("systemctl") == false)
+  }
+
   @Test(arguments: ["status", "documents node/", "--help", "help send", "node", "", "--version"])
   func `a command that is not mistyped gets no suggestion`(_ typed: String) {
     let command = TypedCommand(typed.split(separator: " ").map(String.init))
