@@ -117,6 +117,19 @@ import Testing
     #expect(remedy.hasSuffix("Did you mean \(meant)?"), "\(remedy)")
   }
 
+  @Test(arguments: [(["auto-add", "none"], "expected auto-add=none."), (["auto-add"], "expected KEY=VALUE.")])
+  func `a setting without its value is refused with the form, and with what lists the values`(
+    _ settings: [String], _ form: String
+  ) throws {
+    let command = try #require(try Meshpost.parseAsRoot(["radio", "set"] + settings) as? RadioCommand.Set)
+    #expect {
+      _ = try command.exchange
+    } throws: {
+      let words = Meshpost.fullMessage(for: $0)
+      return words.contains("auto-add: \(form)") && words.contains("meshpost radio set")
+    }
+  }
+
   @Test func `a reload, which is no command, gets the one that does it`() {
     for typed in [["reload"], ["--json", "reload"]] {
       #expect(TypedCommand(typed).remedy?.contains("sudo systemctl reload meshpost") == true, "\(typed)")

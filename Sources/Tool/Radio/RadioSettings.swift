@@ -29,7 +29,7 @@ extension RadioCommand {
       get throws {
         let fields = try settings.map { setting -> (String, JSONValue) in
           let parts = setting.pieces(at: "=", most: 2)
-          guard parts.count == 2 else { throw ValidationError("\(setting): expected KEY=VALUE") }
+          guard parts.count == 2 else { throw ValidationError("\(setting): expected \(form). \(Self.remedy)") }
           return (parts[0], .string(parts[1]))
         }
         guard !fields.isEmpty else { return keys }
@@ -38,6 +38,14 @@ extension RadioCommand {
           if fields.contains(where: { Self.advertised.contains($0.0) }) { print(Advert.offer) }
         }
       }
+    }
+
+    private static let remedy = "`meshpost radio set` without arguments lists the keys and the allowed values"
+
+    /// The form of a setting: the one that was meant, if a key and a value were given as two arguments.
+    private var form: String {
+      let areTwo = settings.count == 2 && !settings.contains { $0.has("=") }
+      return areTwo ? settings.joined(separator: "=") : "KEY=VALUE"
     }
 
     /// Settings that other nodes learn only from adverts.
