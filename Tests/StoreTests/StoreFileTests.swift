@@ -123,7 +123,7 @@ import Testing
     }
     // The backup lacks five messages and five contacts: one upstream has all of them, the other none.
     let replaced = try #require(try Store.restore(scratch.location("copy"), settings: settings))
-    #expect(try #require(replaced.unsent).map { "\($0.upstream) \($0.events)" } == ["slow 10"])
+    #expect(try #require(replaced.unsent).map { "\($0.upstream) \($0.events)" } == ["quick 0", "slow 10"])
     // Once more, after three other events: the epoch is a new one now, and events that both have are no loss.
     do {
       let store = try Store(settings)
@@ -131,10 +131,35 @@ import Testing
       try hear(store, 3)
     }
     let again = try #require(try Store.restore(scratch.location("copy"), settings: settings))
-    #expect(try #require(again.unsent).map { "\($0.upstream) \($0.events)" } == ["slow 6"])
+    #expect(try #require(again.unsent).map { "\($0.upstream) \($0.events)" } == ["quick 0", "slow 6"])
     #expect(
       try FileManager.default.contentsOfDirectory(atPath: scratch.location("")).filter { $0.contains("restoring") }
         == [])
+  }
+
+  @Test func `a backup of another gateway that heard the same has none of this gateway's events`() throws {
+    let scratch = Scratch()
+    let own = Store.Settings(location: scratch.location("gw.db"))
+    let other = Store.Settings(location: scratch.location("other.db"))
+    var ids: [String] = []
+    for settings in [own, other] {
+      let store = try Store(settings)
+      store.write { store throws(SQLiteError) in
+        try store.database.run("INSERT INTO cursors(upstream, seq) VALUES('hub', 99), ('web', 0)")
+        for number in 1...4 {
+          _ = try store.insert(Shop.direct("message \(number)", time: UInt32(number)), at: Shop.moment)
+        }
+      }
+      try store.commitNow()
+      ids.append(store.gatewayID)
+      let backup = try store.beginBackup(to: settings.location + ".copy")
+      while try !backup.step(pages: 100) {}
+    }
+    for (settings, gateway, lacks) in [(own, nil, 0), (other, ids[1], 4)] as [(Store.Settings, String?, Int)] {
+      let replaced = try #require(try Store.restore(settings.location + ".copy", settings: own))
+      #expect(replaced.otherGateway == gateway)
+      #expect(try #require(replaced.unsent).map { "\($0.upstream) \($0.events)" } == ["hub 0", "web \(lacks)"])
+    }
   }
 
   /// The file is overwritten by a copy or a backup of it, or only touched; `nil`: it is overwritten with equal content.

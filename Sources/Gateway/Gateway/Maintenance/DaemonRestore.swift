@@ -21,14 +21,16 @@ extension Daemon {
     }
   }
 
-  /// Reports the events since the backup, which only the previous database has.
+  /// Reports the events that only the previous database has, and that upstreams do not get any more.
   private static func left(_ replaced: Store.Replaced) -> String {
     guard let unsent = replaced.unsent else {
       return "; it cannot be read, so it is unknown which of its events upstreams lack"
     }
-    guard !unsent.isEmpty else { return "; upstreams lack none of the events that only it has" }
     let amounts = unsent.map { "\($0.upstream) \($0.events)" }.joined(separator: ", ")
-    return "; events that only it has and upstreams lack: \(amounts)"
+    let words =
+      unsent.isEmpty ? "; it has no upstreams" : "; events that only it has, and that each upstream lacks: \(amounts)"
+    guard let other = replaced.otherGateway else { return words }
+    return "\(words). The backup is of another gateway, \(other): `meshpostd --restore \(replaced.location)` goes back"
   }
 
   private static func renewed(

@@ -3,6 +3,7 @@
 import Glibc
 import SQLite
 import Timing
+import UntrustedText
 
 extension Store {
   /// Begins a copy beside the database; it is complete when `step` has returned true.
@@ -22,8 +23,11 @@ extension Store {
   public struct Replaced: Sendable {
     /// The name under which the previous database was saved.
     public let location: String
-    /// Upstreams that had not received all of it, with the maximum number of missing events; `nil`: it cannot be read.
+    /// The upstreams, with the maximum number of events that each had not received and gets no more; `nil`: it cannot be
+    /// read.
     public let unsent: [(upstream: String, events: Int64)]?
+    /// The id of the gateway that made the backup, if it is another one; `nil`: it is this one, or that is unknown.
+    public let otherGateway: String?
   }
 
   /// Replaces the database, which must not be open, with a backup. Returns facts about the previous database; `nil` if
@@ -38,8 +42,9 @@ extension Store {
     try prove(part, of: backup, settings)
     var replaced: Replaced?
     if access(settings.location, F_OK) == 0 {
-      let unsent = unsent(settings.location, beyond: part)
-      replaced = Replaced(location: try moveAside(settings.location, "replaced", clocks), unsent: unsent)
+      let (unsent, other) = compare(settings.location, with: part)
+      let saved = try moveAside(settings.location, "replaced", clocks)
+      replaced = Replaced(location: saved, unsent: unsent, otherGateway: other)
     }
     for suffix in ["-wal", "-shm"] { unlink(part + suffix) }
     guard rename(part, settings.location) == 0 else {
@@ -49,36 +54,60 @@ extension Store {
     return replaced
   }
 
-  /// Events of the replaced database that no upstream gets any more, because they are not in `backup`.
-  private static func unsent(_ location: String, beyond backup: String) -> [(upstream: String, events: Int64)]? {
+  /// Events of the replaced database that an upstream does not get any more, because they are not in `backup`, and whose
+  /// backup it is.
+  private static func compare(
+    _ location: String, with backup: String
+  ) -> (unsent: [(upstream: String, events: Int64)]?, otherGateway: String?) {
     var unsent: [(upstream: String, events: Int64)] = []
     do throws(SQLiteError) {
       let previous = try Database(location: location, readOnly: true)
       try previous.run("ATTACH ? AS backup", .text(backup))
+      let other = try otherGateway(previous)
+      // Another gateway may have heard the same messages, under the same numbers: they are its own events.
+      let isOwn = other == nil ? "1" : "0"
       // Events are compared by content: after an earlier restoration, equal numbers may belong to different events.
       let journal = Lane.allCases.map { lane in
         """
         (SELECT count(*) FROM journal AS a WHERE a.seq > \(lane.cursor(of: "cursors")) AND \(lane.condition) AND NOT EXISTS(
-          SELECT 1 FROM backup.journal AS b WHERE b.seq = a.seq AND b.at IS a.at AND b.body IS a.body))
+          SELECT 1 FROM backup.journal AS b WHERE \(isOwn) AND b.seq = a.seq AND b.at IS a.at AND b.body IS a.body))
         """
       }
       let messages = """
         (SELECT count(*) FROM messages AS a WHERE a.seq > cursors.seq
           AND a.id > (SELECT value FROM meta WHERE name = 'before_events')
           AND a.seq >= (SELECT value FROM meta WHERE name = 'journal_from') AND NOT EXISTS(
-            SELECT 1 FROM backup.messages AS b WHERE b.id = a.id AND b.seq = a.seq AND b.identity = a.identity))
+            SELECT 1 FROM backup.messages AS b
+            WHERE \(isOwn) AND b.id = a.id AND b.seq = a.seq AND b.identity = a.identity))
         """
       let counts = (journal + [messages]).joined(separator: " + ")
       let statement = "SELECT upstream, \(counts) FROM cursors WHERE removed IS NULL ORDER BY upstream"
       try previous.each(statement, []) { (row) throws(SQLiteError) in
-        if row.integer(1) > 0 { unsent.append((row.text(0), row.integer(1))) }
+        unsent.append((row.text(0), row.integer(1)))
         return true
       }
-      return unsent
+      return (unsent, other)
     } catch {
       // The previous database may be replaced because it is damaged.
-      return nil
+      return (nil, nil)
     }
+  }
+
+  /// The id of the gateway that made the attached backup, unless it is this one: an id can be changed in the
+  /// configuration, and then both databases know an epoch of the other.
+  private static func otherGateway(_ previous: Database) throws(SQLiteError) -> String? {
+    let theirs = try previous.value("SELECT value FROM backup.meta WHERE name = 'gateway_id'")?.text
+    let ours = try previous.meta("gateway_id")?.text
+    guard let theirs, let ours, !theirs.isExactly(ours) else { return nil }
+    func epochs(_ schema: String) throws(SQLiteError) -> String {
+      let names = "'epoch', 'epoch_before', 'known_epochs'"
+      return try previous.value("SELECT group_concat(value) FROM \(schema).meta WHERE name IN (\(names))")?.text ?? ""
+    }
+    let theirEpoch = try previous.value("SELECT value FROM backup.meta WHERE name = 'epoch'")?.text
+    let ourEpoch = try previous.meta("epoch")?.text
+    let (ourEpochs, theirEpochs) = (try epochs("main"), try epochs("backup"))
+    guard let theirEpoch, let ourEpoch else { return nil }
+    return ourEpochs.mentions(theirEpoch) || theirEpochs.mentions(ourEpoch) ? nil : theirs
   }
 
   /// Gives files that root has made to the owner of the folder, because a daemon without root's rights could not open
