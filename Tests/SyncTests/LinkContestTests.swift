@@ -2,6 +2,7 @@
 
 import Testing
 import Timing
+import Transport
 
 @testable import Sync
 
@@ -10,6 +11,7 @@ import Timing
     var random = SeededRandom(seed: 1)
     var contest = LinkContest()
     #expect(contest.closed(after: .seconds(2), using: &random) == nil, "it may have restarted")
+    contest.ranOn()
     var total: Duration = .zero
     for _ in 0..<40 {
       guard let wait = contest.closed(after: .seconds(2), using: &random) else {
@@ -25,15 +27,45 @@ import Timing
   @Test func `a contest ends when the link lasted some minutes, however it ended then`() {
     var random = SeededRandom(seed: 2)
     var contest = LinkContest()
-    _ = contest.closed(after: .seconds(2), using: &random)
+    for _ in 0..<2 { #expect(contest.closed(after: .seconds(2), using: &random) == nil, "two restarts") }
     #expect(contest.closed(after: .seconds(2), using: &random) != nil)
     #expect(contest.closed(after: .seconds(299), using: &random) != nil, "one loss every few minutes counts, too")
     #expect(contest.closed(after: .seconds(301), using: &random) == nil)
     #expect(contest.closed(after: .seconds(2), using: &random) == nil)
+    contest.ranOn()
     #expect(contest.closed(after: .seconds(2), using: &random) != nil)
     contest.lost(after: .seconds(10))
     #expect(contest.closed(after: .seconds(2), using: &random) != nil)
     contest.lost(after: .seconds(400))
     #expect(contest.closed(after: .seconds(2), using: &random) == nil)
+  }
+
+  /// Whether the second and third of three quick losses are told as another program's doing. `started`: the start that
+  /// the radio tells over each link, in seconds after that link came up; `isAway`: it refuses a connection between two.
+  private func isTold(started: Double? = nil, isAway: Bool = false) -> [Bool] {
+    var random = SeededRandom(seed: 3)
+    var attempts = LinkAttempts()
+    var told: [Bool] = []
+    for number in 0..<3 {
+      let up = 1000 + Double(number) * 4
+      attempts.linkUp(now: MonotonicTime(seconds: up))
+      if let started { attempts.radioStarted(at: MonotonicTime(seconds: up + started)) }
+      let end = MonotonicTime(seconds: up + 2)
+      let closed = LinkError.closedByPeer("radio")
+      let (error, truce) = attempts.lost(closed, wasMet: true, healsItself: false, now: end, using: &random)
+      #expect((truce != nil) == (error == .takenAway("radio")))
+      told.append(truce != nil)
+      guard isAway else { continue }
+      let refused = LinkError.connection("refused")
+      _ = attempts.lost(refused, wasMet: false, healsItself: false, now: end, using: &random)
+    }
+    return Array(told.dropFirst())
+  }
+
+  @Test func `quick restarts of a radio are not told as another program, and that program is`() {
+    #expect(isTold(started: -1) == [false, false], "it has just started")
+    #expect(isTold(isAway: true) == [false, false], "it refused a connection")
+    #expect(isTold(started: -500) == [true, true], "it ran on, and lost its links")
+    #expect(isTold() == [false, true], "it had no time to tell")
   }
 }

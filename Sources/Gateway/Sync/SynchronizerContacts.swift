@@ -45,6 +45,7 @@ extension Synchronizer {
     switch outcome {
     case .replied(.stats(.core(let core))):
       radioClock.runs(for: .seconds(Int64(core.uptime)), now: loop.now)
+      if let started = radioClock.started { connection.radioStarted(at: started) }
       return clock.milliseconds - Int64(core.uptime) * 1000
     case .failed(.timedOut), .failed(.linkLost), .failed(.notSent): return clock.milliseconds
     default: return nil

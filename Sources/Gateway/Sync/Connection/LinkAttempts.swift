@@ -13,12 +13,21 @@ struct LinkAttempts {
   private var contest = LinkContest()
   /// When the link came up; `nil` while it is down.
   private(set) var upSince: MonotonicTime?
+  /// When the link before this one had come up; `nil`: there was none.
+  private var wasUpSince: MonotonicTime?
   /// Next attempt while the link is down; `nil`: the link reports when it is up again.
   private(set) var next: MonotonicTime?
 
   mutating func linkUp(now: MonotonicTime) { upSince = now }
 
   mutating func forgetContest() { contest = LinkContest() }
+
+  /// The radio tells over this link when it started, at the latest. A start after the link before had come up explains
+  /// why that one ended.
+  mutating func radioStarted(at start: MonotonicTime) {
+    guard let wasUpSince else { return }
+    if start > wasUpSince { forgetContest() } else { contest.ranOn() }
+  }
 
   /// `wasMet`: the radio's handshake was done. Returns the reason to show (`.takenAway` if another program took the
   /// radio), and how long to leave the radio to that program.
@@ -27,8 +36,12 @@ struct LinkAttempts {
     using random: inout some RandomNumberGenerator
   ) -> (LinkError, truce: Duration?) {
     let lifetime = upSince.map { now - $0 }
+    wasUpSince = upSince ?? wasUpSince
     (upSince, next) = (nil, healsItself ? nil : now)
-    guard let lifetime else { return (failure, nil) }
+    guard let lifetime else {
+      contest.wasAway()
+      return (failure, nil)
+    }
     if wasMet, lifetime > Self.goodLink { backoff.reset() }
     guard case .closedByPeer(let peer) = failure else {
       contest.lost(after: lifetime)

@@ -156,6 +156,8 @@ public final class RadioConnection {
 
   /// The radio was restarted, which ended its links: no other program has taken it.
   func radioWasRestarted() { attempts.forgetContest() }
+  /// `start`: the latest possible one, as the radio tells it over this link.
+  func radioStarted(at start: MonotonicTime) { attempts.radioStarted(at: start) }
 
   /// The caller has stored everything received: the next process does not need it again.
   public func settle() { link.settled(pending: decoder.pending) }
