@@ -73,7 +73,7 @@ extension Answer {
     case .full: 429
     case .linkDown, .store, .cancelled: 503
     case .radio: 502
-    case .silence: 504
+    case .silence, .unknown: 504
     }
   }
 }

@@ -155,7 +155,7 @@ public final class NodePolling {
       if reports[place].trouble != nil { log.notice("\(poll.node) answers again (\(poll.kind.rawValue))") }
       reports[place].trouble = nil
       reports[place].lastSuccess = messenger.synchronizer.now.milliseconds
-    case .linkDown: break
+    case .linkDown, .unknown: break
     case .some(let refusal):
       let words = "\(refusal)"
       if reports[place].trouble != words { log.warning("polling \(poll.node) (\(poll.kind.rawValue)): \(words)") }

@@ -64,7 +64,7 @@ extension NodeService {
         found.append(CarriedRegions(contact: stored.contact, answer: .success(names)))
       } catch {
         switch error {
-        case .linkDown, .cancelled: throw error
+        case .linkDown, .unknown, .cancelled: throw error
         default: found.append(CarriedRegions(contact: stored.contact, answer: .failure(error)))
         }
       }

@@ -148,7 +148,8 @@ public final class NodeRequests {
     link.isOver = true
     link = LinkLife()
     shared?.leave()
-    asked?.answer.keep(.failure(.linkDown))
+    // It counts only if the radio has taken the question.
+    if let asked { asked.answer.keep(.failure(Self.lost(asked.question, asked.contact))) }
     asked = nil
   }
 
@@ -220,6 +221,7 @@ public final class NodeRequests {
     let outcome = await handed.outcome()
     switch outcome {
     case .failed(.refused), .failed(.notSent): messenger.giveBack(airtime, for: purpose)
+    case .failed(.linkLost) where handed.answer?.wasSent == false: messenger.giveBack(airtime, for: purpose)
     default: break
     }
     switch outcome {
@@ -229,7 +231,8 @@ public final class NodeRequests {
     case .failed(.refused(.notFound)):
       messenger.synchronizer.radioDidNotKnow(asked.contact.key)
       return .failure(.notOnRadio(asked.contact.name.string))
-    case .failed(.linkLost): return .failure(.linkDown)
+    case .failed(.linkLost) where handed.answer?.wasSent == false: return .failure(.linkDown)
+    case .failed(.linkLost): return .failure(Self.lost(asked.question, asked.contact))
     case .failed(.timedOut):
       return .failure(.silence("the radio does not answer; \(asked.contact.name.string) may have got the request"))
     case .failed(.refused(let error)):
@@ -258,6 +261,16 @@ public final class NodeRequests {
       ? "this can only be asked for along a path, and none to \(contact.name.string) is known: meshpost contact path NAME --discover, or "
         + "meshpost node login NAME"
       : NodeService.noTime(messenger.store)
+  }
+
+  /// The link was lost after the radio got the question.
+  private static func lost(_ question: NodeQuestion, _ contact: Contact) -> Refusal {
+    let name = contact.name.string
+    return question.mayRepeat
+      ? .unknown("the radio's link was lost, and \(name) may have got the request: ask again when the link is back")
+      : .unknown(
+        "the radio's link was lost, and it is not known whether \(name) has carried out the command: "
+          + "when the link is back, look before you repeat it")
   }
 
   private static func silence(_ question: NodeQuestion, _ contact: Contact) -> String {

@@ -72,6 +72,8 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
   case radio(String)
   /// A node did not answer; on the mesh that is the only sign of an error.
   case silence(String)
+  /// The link was lost after the radio got the command: nobody knows whether it was carried out.
+  case unknown(String)
   /// The caller no longer waits for the result.
   case cancelled
 
@@ -92,7 +94,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
         + "node (meshpost contact remove NAME)"
     case .tooLong(let over, let limit):
       "the text is \(over) bytes too long (at most \(limit)). Shorten it, or split it"
-    case .invalid(let words), .full(let words), .radio(let words), .silence(let words): words
+    case .invalid(let words), .full(let words), .radio(let words), .silence(let words), .unknown(let words): words
     case .readOnly(let name):
       "\(name) allows only reading: posts will be ignored. Log in with a password that allows posting: meshpost room login \(Escaping.argument(name))"
     case .linkDown: "the radio's link is down, or it is not synced yet; see `meshpost status`"
@@ -128,7 +130,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     case .readOnly: .readOnly
     case .store: .store
     case .radio: .radio
-    case .silence: .silence
+    case .silence, .unknown: .silence
     case .cancelled: .cancelled
     }
   }
