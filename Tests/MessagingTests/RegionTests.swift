@@ -39,6 +39,30 @@ import Transport
     try bench.run("the scope to be the default again") { bench.own.volatile.scope == .useDefault }
   }
 
+  @Test func `a channel's region is stored before the radio gets it, and not if the radio refuses it`() throws {
+    let hill = ChannelSecret.hashtag("#hill")
+    for refuses in [false, true] {
+      let bench = try Bench(refuses: { command in
+        guard refuses, case .setChannel = command else { return nil }
+        return .illegalArgument
+      })
+      let table = RadioTable(bench.synchronizer, store: bench.store)
+      var regions: [String?] = []
+      bench.swallow { command in
+        // `try?`: the test fails without a region.
+        if case .setChannel = command { regions.append(try? bench.store.region(ofChannel: hill.digest)) }
+        return false
+      }
+      let refusal = try bench.refusal { () async throws(Refusal) in
+        try await table.add(name: "#hill", secret: hill, region: .named("ottawa"))
+      }
+      #expect(regions == ["ottawa"])
+      #expect((refusal != nil) == refuses)
+      let stored = try bench.store.region(ofChannel: hill.digest)
+      #expect(refuses ? stored == nil : stored == "ottawa")
+    }
+  }
+
   @Test func `a message to a channel's region leaves the scope unchanged afterwards`() throws {
     let bench = try Bench()
     bench.store.write { store throws(SQLiteError) in

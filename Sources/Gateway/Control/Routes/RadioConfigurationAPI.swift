@@ -172,8 +172,7 @@ struct RadioConfigurationAPI {
     let secret = try SharedLink.secret(try body.string("secret"))
     let channel = Channel(slot: UInt8(clamping: slot), name: try Self.name(body), secret: secret)
     let region = try body.optional("region").map { text throws(Refusal) in try SharedLink.region(text) }
-    try await dependencies.messaging.table.put(channel)
-    try await dependencies.messaging.table.setRegion(region, of: channel)
+    try await dependencies.messaging.table.put(channel, in: region)
     return .done
   }
 

@@ -148,8 +148,7 @@ struct RadioTableAPI {
     } else {
       throw .invalid("a private channel requires its secret; --new creates a new channel")
     }
-    let channel = try await table.add(name: name, secret: key)
-    if let region { try await table.setRegion(region, of: channel) }
+    let channel = try await table.add(name: name, secret: key, region: region)
     return Self.answer(channel, region)
   }
 

@@ -180,8 +180,9 @@ public final class RadioTable {
 
   // MARK: Channels
 
-  /// Joins a channel: in its present slot if it has one, otherwise in the first free slot.
-  public func add(name: Text, secret: ChannelSecret) async throws(Refusal) -> Channel {
+  /// Joins a channel: in its present slot if it has one, otherwise in the first free slot. `region`: of its messages;
+  /// `nil`: as before.
+  public func add(name: Text, secret: ChannelSecret, region: Region? = nil) async throws(Refusal) -> Channel {
     guard (1...31).contains(name.bytes.count), !name.bytes.contains(0) else {
       throw .invalid("a channel's name must have 1 to 31 bytes")
     }
@@ -194,7 +195,10 @@ public final class RadioTable {
       throw .store(error)
     }
     if let there = used.first(where: { $0.secret == secret }) {
-      guard there.name != name else { return there }
+      guard there.name != name else {
+        if let region { try await setRegion(region, of: there) }
+        return there
+      }
       throw .invalid("the radio has this channel as \(there.name.string) in slot \(there.slot)")
     }
     if let other = used.first(where: { $0.name == name }) {
@@ -205,8 +209,26 @@ public final class RadioTable {
       throw .full("all \(slots) channel slots of the radio are in use; remove one first")
     }
     let channel = Channel(slot: UInt8(clamping: free), name: name, secret: secret)
-    try await put(channel)
+    if let region { try await put(channel, in: region) } else { try await put(channel) }
     return channel
+  }
+
+  /// Puts a channel into its slot; its messages go to this region, or to the radio's default. The region is on disk first: a text that the radio gets
+  /// before that, or after a failure in between, would go out in another one.
+  public func put(_ channel: Channel, in region: Region?) async throws(Refusal) {
+    let digest = channel.secret.digest
+    let before = try Refusal.translating { () throws(StoreError) in try store.region(ofChannel: digest) }
+    try await setRegion(region, of: channel)
+    do throws(Refusal) {
+      try await put(channel)
+    } catch {
+      switch error {
+      // The radio does not have the channel. `try?`: what has failed is told already.
+      case .radio, .linkDown: try? await setRegion(before.flatMap { Region($0) }, of: channel)
+      default: break
+      }
+      throw error
+    }
   }
 
   /// Puts a channel into its slot, whatever was there. If the radio does not say whether it did, nothing is sent to the slot until it is read again.
