@@ -162,6 +162,27 @@ import VirtualRadio
     #expect(pair.messageLosses == [.init(waited: 0, atLeast: 1)] && pair.losses == 0)
   }
 
+  @Test func `a loss that a restart behind an open line has caused is not told again by the next run`() throws {
+    let scratch = Scratch(), machine = InventedMachine()
+    var start = machine.now
+    do {
+      let pair = try Pair(on: machine, in: scratch, age: .zero)
+      pair.sync()
+      pair.pass(65)
+      pair.inject(1)
+      pair.radio.reboot()
+      start = machine.now
+      pair.run(until: { !pair.messageLosses.isEmpty }, "it is missing")
+      pair.pass(5)
+      #expect(pair.messageLosses == [.init(waited: 0, atLeast: 1)])
+      pair.store.settle()
+    }
+    let pair = try Pair(on: machine, in: scratch, age: machine.now - start)
+    pair.pass(10)
+    pair.sync()
+    #expect(pair.messageLosses.isEmpty)
+  }
+
   @Test func `a radio that was reset to its factory state behind an open line is met as another node`() throws {
     let pair = try synced(65)
     let before = pair.radio.key

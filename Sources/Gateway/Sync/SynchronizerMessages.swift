@@ -32,11 +32,7 @@ extension Synchronizer {
     questions.takerCame()
     defer { questions.takerLeft() }
     // The report of lost messages comes before the new ones.
-    if inbox.dependsOnStart {
-      if inbox.queue.dependsOnStart || isServing { radioClock.forgetStart() }
-      if radioClock.started == nil { _ = try await whenRadioStarted() }
-      if let loss = inbox.radioWasStarted(at: radioClock.started) { tell(loss) }
-    }
+    try await learnStart()
     let known = counters.duplicates
     var taken = questions.taken
     repeat {
@@ -53,6 +49,17 @@ extension Synchronizer {
         }
       } while true
     } while hints.isHinted && (questions.taken > taken || hints.mayFollow(at: loop.now))
+    // If a restart of the radio was the cause of a loss, its start is stored now: otherwise the next run would tell the
+    // restart once more.
+    try await learnStart()
+  }
+
+  /// Asks the radio for its start, if that decides what it has lost.
+  private func learnStart() async throws(CancellationError) {
+    guard inbox.dependsOnStart else { return }
+    if inbox.queue.dependsOnStart || isServing { radioClock.forgetStart() }
+    if radioClock.started == nil { _ = try await whenRadioStarted() }
+    if let loss = inbox.radioWasStarted(at: radioClock.started) { tell(loss) }
   }
 
   /// This many messages that are stored already end the part.

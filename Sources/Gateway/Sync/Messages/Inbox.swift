@@ -56,7 +56,7 @@ final class Inbox {
   private(set) var queue = RadioQueue()
   private var isQueueKept = false
   private var starts = RadioStarts()
-  /// The radio has not been asked for its start since the link came up.
+  /// The radio is to be asked for its start: the link came up, or it may have been restarted since.
   private var lacksStart = false
   /// The refused messages outlive this program.
   private var areHeld = true
@@ -208,7 +208,7 @@ final class Inbox {
 
   func disconnected(_ end: LinkEnd) { starts.disconnected(end) }
 
-  /// The radio may have been restarted on a line that stayed open.
+  /// The radio may have been restarted on a line that stayed open: five minutes have passed, or messages are lost.
   func doubtsStart() { lacksStart = true }
 
   /// Whether the radio can have lost messages by a restart.
@@ -239,6 +239,7 @@ final class Inbox {
   /// Returns the losses before this answer.
   func radioWasEmpty(askedAt: MonotonicTime) -> RadioQueue.Loss? {
     let loss = queue.wasEmpty(askedAt: askedAt)
+    if loss != nil { doubtsStart() }
     guard isQueueKept, let radio = queue.radio else { return loss }
     isQueueKept = false
     store.keep(queue.counts, ofQueue: radio)
