@@ -125,7 +125,7 @@ export class View {
     if (this.#isLoading) return;
     this.#isLoading = true;
     const span = this.#span;
-    const since = SPANS[span] ? Date.now() - SPANS[span] : undefined;
+    const since = SPANS[span] ? live.now - SPANS[span] : undefined;
     try {
       const [gateways, nodes] = [new Map(), new Map()];
       let [count, after] = [0, undefined];

@@ -16,6 +16,11 @@ class HubLive extends Stream {
   #arrived = null;
   #spoken = 0;
   #watch = 0;
+  /** By how much the hub's clock is ahead of `performance.now()`; `null`: the hub has not told it yet. */
+  #ahead = null;
+
+  /** Whole milliseconds by the hub's clock, which dates what gateways send: this browser's may be wrong. */
+  get now() { return this.#ahead === null ? Date.now() : Math.round(this.#ahead + performance.now()); }
 
   start() {
     this.#open();
@@ -45,6 +50,10 @@ class HubLive extends Stream {
     this.#arrived = arrived ?? null;
   }
 
+  #setClock({ now }) {
+    if (Number.isFinite(now)) this.#ahead = now - performance.now();
+  }
+
   #open() {
     this.#spoken = performance.now();
     const source = new EventSource(query("/v1/live", { after: this.#position, arrived: this.#arrived }));
@@ -52,12 +61,14 @@ class HubLive extends Stream {
     const spoke = () => { this.#spoken = performance.now(); };
     source.addEventListener("hello", (event) => {
       spoke();
-      this.#know(JSON.parse(event.data));
+      const hello = JSON.parse(event.data);
+      this.#setClock(hello);
+      this.#know(hello);
       forgetEarly();
       if (this.since !== null) { this.since = null; this.changed(); }
       this.tell("hello");
     });
-    source.addEventListener("tick", spoke);
+    source.addEventListener("tick", (event) => { spoke(); this.#setClock(JSON.parse(event.data)); });
     source.addEventListener("message", (event) => {
       if (!event.data) return;
       spoke();
@@ -79,7 +90,7 @@ class HubLive extends Stream {
 
 export const live = new HubLive();
 
-/** Who is silent is so by the clock alone. */
+/** Who is silent is so by the hub's clock alone. */
 const LOOK_MS = 20_000;
 
 /** All gateways, by id. Each row has a `stamp`, which changes with it. */
@@ -169,7 +180,7 @@ const SILENT_MS = 15 * 60_000;
 /** `linked`, `quiet` (it came lately), `silent`. */
 export function contact(row) {
   if (row.linked) return "linked";
-  return Date.now() - row.last_seen < SILENT_MS ? "quiet" : "silent";
+  return live.now - row.last_seen < SILENT_MS ? "quiet" : "silent";
 }
 
 const NEEDS = ["silent", "radio", "store", "power", "clock"];

@@ -91,7 +91,9 @@ private actor LiveReader {
     let start = isBehind ? reader.position : known
     stage = .behind(start)
     let arrivedThen = isBehind ? reader.arrived : missed.arrived
-    let hello = JSONWriter.object(["position": start, "arrived": arrivedThen, "missed": isBehind ? true : nil])
+    let hello = JSONWriter.object([
+      "position": start, "arrived": arrivedThen, "missed": isBehind ? true : nil, "now": HubClock.now,
+    ])
     return Array("retry: 2000\n\n".utf8) + LiveFeed.event("hello", id: start, hello)
   }
 
@@ -129,7 +131,7 @@ private actor LiveReader {
       guard ContinuousClock.now - sentAt >= Self.heartbeat / 2 else { continue }
       sentAt = .now
       // An event, and no comment: browsers hide comments from the page, which would consider the connection dead.
-      return LiveFeed.event("tick", id: nil, Array("{}".utf8))
+      return LiveFeed.event("tick", id: nil, JSONWriter.object(["now": HubClock.now]))
     }
     return nil
   }
