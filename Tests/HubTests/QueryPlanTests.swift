@@ -128,6 +128,17 @@ import Testing
     }
   }
 
+  @Test func `each second's look for new states reads the index of their times, and no state`() async throws {
+    let store = try HubStore(location: scratch.location("seen.db"))
+    try await fill(store)
+    #expect(try await store.keep([GatewayState(gateway: "g", name: "gateway", at: 9, body: "{}")]) == [true])
+    #expect(try await store.seen(since: 9)["g"]?.state == 9)
+    #expect(try await store.seen(since: 10)["g"] == nil)
+    let plans = try await store.plans().filter { $0.sql.hasPrefix("SELECT gateway, at FROM states") }
+    #expect(plans.count == 1)
+    for step in plans.flatMap(\.steps) { #expect(step.contains("COVERING INDEX states_by_time"), "\(step)") }
+  }
+
   @Test func `the ingest finds stored events by their numbers, however many events a gateway has`() async throws {
     let store = try HubStore(location: scratch.location("ingest.db"))
     try await fill(store)

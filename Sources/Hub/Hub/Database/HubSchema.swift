@@ -15,7 +15,7 @@ enum HubSchema {
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
       steadyClock, signInKey, reading, tokenGateways, retention, replaced, told, contactClocks, wantedHearers,
-      sources(dialect), queueClock, settled, waysByMessage(dialect),
+      sources(dialect), queueClock, settled, waysByMessage(dialect), statesByTime,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -259,6 +259,9 @@ enum HubSchema {
     CREATE INDEX events_by_message ON events((\(message(ofWays: "body", dialect))), gateway, id) WHERE kind = 'ways'
     """
   }
+
+  /// When each gateway's state came. Hubs look each second for new ones, and the table has the bodies of all states.
+  private static let statesByTime = "CREATE INDEX states_by_time ON states(at, gateway) WHERE name = 'gateway'"
 }
 
 /// The version of tables on a server, which several hubs share: a hub of a newer version may upgrade them at any time.
