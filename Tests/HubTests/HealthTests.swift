@@ -186,10 +186,10 @@ import Testing
     #expect(mark.names.count == 2)
   }
 
-  @Test(arguments: [true, false])
-  func `an older copy that is put back is told by its events, and a purged database is none`(_ isOlder: Bool)
-    async throws
-  {
+  @Test(arguments: [true, false], [true, false])
+  func `an older copy that is put back is told by its events, and a purged database is none`(
+    _ isOlder: Bool, _ isServer: Bool
+  ) async throws {
     let location = scratch.location("older.db")
     let mark = try #require(DatabaseMark(location))
     var settings = HubAlertSettings()
@@ -216,13 +216,31 @@ import Testing
       try FileManager.default.copyItem(atPath: location + ".backup", toPath: location)
     }
     let stores = try HubStores(location: location)
-    let alerts = HubAlerts(settings, stores, LinkRegistry(), name: "h", location: location, mark: mark)
+    let file = isServer ? nil : location
+    let alerts = HubAlerts(settings, stores, LinkRegistry(), name: "h", location: file, mark: mark)
     for _ in 0..<2 {
       await stores.probe.probe()
       await alerts.check()
     }
     let open = try await stores.monitor.alerts(before: .max, openOnly: true, limit: 10).alerts
     #expect(open.contains { $0.rule == "hub_store_lost" && $0.text.contains("older copy") } == isOlder)
+  }
+
+  @Test func `a server's database is looked at again when another one may have its place`() async throws {
+    let stores = try HubStores(location: scratch.location("shared.db"))
+    let mark = try #require(DatabaseMark(scratch.location("shared")))
+    let alerts = HubAlerts(HubAlertSettings(), stores, LinkRegistry(), name: "h", location: nil, mark: mark)
+    func open() async throws -> [String] {
+      await stores.probe.probe()
+      await alerts.check()
+      return try await stores.monitor.alerts(before: .max, openOnly: true, limit: 10).alerts.map(\.rule)
+    }
+    #expect(try await !open().contains("hub_store_lost"))
+    // The database that was here had this event.
+    mark.note(newest: "99 x")
+    #expect(try await !open().contains("hub_store_lost"))
+    await alerts.lookAgain()
+    #expect(try await open().contains("hub_store_lost"))
   }
 
   @Test func `a database on a server is identified by its address, if there is a folder for the mark`() throws {

@@ -138,6 +138,7 @@ public struct HubServer: Sendable {
         )
         await api.registry.closeAll()
         await api.live.startOver()
+        await api.watch.lookAgain()
       }
       // Stops as on SIGTERM: gateways look for a newer hub.
       if isOutdated { kill(getpid(), SIGTERM) }

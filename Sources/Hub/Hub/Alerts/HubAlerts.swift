@@ -207,7 +207,7 @@ actor HubAlerts {
       var words: String?
       if let known = mark?.names, !known.isEmpty, !known.contains(found) {
         words = Self.replacedDatabase
-      } else if location != nil, let newest = mark?.newest, try await stores.monitor.lacks(newest) {
+      } else if let newest = mark?.newest, try await stores.monitor.lacks(newest) {
         words = Self.olderDatabase
       }
       if let words { HubLog.write(.error, words) }
@@ -229,11 +229,14 @@ actor HubAlerts {
     "the database is an older copy of the one that was here before. Gateways send again what their journals still have; all else since the copy "
     + "(people, states, commands, what is older) is lost"
 
-  /// Notes the newest event of an SQLite file, by which the next start recognises an older copy.
+  /// Another database may have the place of the one that was here: looks at it as at the start.
+  func lookAgain() { (isMarked, unmarked) = (false, nil) }
+
+  /// Notes the newest event, by which the next start recognises an older copy.
   private func noteNewest() async {
-    guard location != nil, newestNotedAt.map({ now - $0 >= Self.newestPause }) ?? true else { return }
+    guard let mark, newestNotedAt.map({ now - $0 >= Self.newestPause }) ?? true else { return }
     do {
-      if let newest = try await stores.monitor.newestEventMark() { mark?.note(newest: newest) }
+      if let newest = try await stores.monitor.newestEventMark() { mark.note(newest: newest) }
       newestNotedAt = now
     } catch {
       // The probe reports what is wrong with the database.

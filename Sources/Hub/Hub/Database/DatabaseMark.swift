@@ -5,8 +5,8 @@ import Glibc
 import MeshCrypto
 import SQLite
 
-/// A file beside the database with the names of all databases that were there, and of an SQLite file its newest event. At the start it shows that a
-/// database is missing, was replaced, or is an older copy.
+/// A file with the names of all databases that were in one place, and the newest event. At the start it shows that the database is missing, was
+/// replaced, or is an older copy.
 struct DatabaseMark: Sendable {
   private static let most = 16
   /// Begins the line of the newest event. No name has a space.
@@ -78,12 +78,16 @@ extension HubStore {
     "\(row.integer(0)) \(DatabaseMark.digest("\(row.integer(1)) \(row.text(2)) \(row.text(3))"))"
   }
 
-  /// Whether this SQLite file never had that event. One that was deleted it had: SQLite uses no number again.
+  /// Whether this database never had that event. One that was deleted it had: no number is used again.
   func lacks(_ mark: String) throws(HubDatabaseError) -> Bool {
     guard let id = mark.split(separator: " ").first.flatMap({ Int64($0) }) else { return false }
     let found = try database.first("SELECT id, at, kind, body FROM events WHERE id = ?1", id, read: Self.eventMark)
     if let found { return found != mark }
-    return try database.number("SELECT seq FROM sqlite_sequence WHERE name = 'events'") < id
+    let last =
+      database.dialect == .sqlite
+      ? "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
+      : "SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('events', 'id')::regclass), 0)"
+    return try database.number(last) < id
   }
 
   /// The text of one of the hub's own open alerts; `nil`: there is none, or it has been acknowledged.
