@@ -49,6 +49,16 @@ import Testing
     #expect(disk?.message.contains("free where the database is") == true)
   }
 
+  @Test func `a file that cannot be used for want of room says that its disk is full, and a bad disk does not`() {
+    // SQLITE_IOERR_SHMSIZE, SQLITE_FULL, SQLITE_IOERR_READ
+    let found = ([4874, 13, 266] as [Int32]).map { code in
+      HubDatabaseError(SQLiteError(code: code, message: "disk I/O error"))
+    }
+    #expect(found.map(\.cause) == [.fullDisk, .fullDisk, nil])
+    #expect(found.allSatisfy { $0.kind == .unavailable })
+    #expect(found[0].message == "the disk is full: make room (SQLite 4874: disk I/O error)")
+  }
+
   @Test func `a file that stays locked is unavailable, and other conflicts stay conflicts`() throws {
     let database = try SQLiteHubDatabase(location: scratch.location("locked.db"))
     func outcome(of error: HubDatabaseError) -> (kind: HubDatabaseError.Kind?, attempts: Int) {

@@ -180,7 +180,11 @@ private final class StatementLimit {
 extension Statement: HubRow {}
 
 extension HubDatabaseError {
+  /// SQLITE_IOERR_SHMSIZE: the disk has no room for the file `-shm`, with which each use of the database begins.
+  private static let noRoomToBegin: Int32 = 4874
+
   init(_ error: SQLiteError) {
+    let cannotBegin = error.code == Self.noRoomToBegin
     let kind: Kind =
       switch error.kind {
       case .busy: .conflict
@@ -192,9 +196,11 @@ extension HubDatabaseError {
     let cause: Cause? =
       switch error.kind {
       case .full: .fullDisk
+      case .unavailable where cannotBegin: .fullDisk
       case .busy: .locked
       case .unavailable, .corrupt, .constraint, .newer, .other: nil
       }
-    self.init(kind: kind, message: error.description, cause: cause)
+    let words = cannotBegin ? "the disk is full: make room (\(error))" : error.description
+    self.init(kind: kind, message: words, cause: cause)
   }
 }
