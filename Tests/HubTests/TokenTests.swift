@@ -68,6 +68,18 @@ import Testing
     }
   }
 
+  @Test func `a gateway that came to another hub on the database is expected here at once`() async throws {
+    let stores = try HubStores(location: scratch.location("hub.db"))
+    let (here, there) = (HubAccess([token("first")]), HubAccess([token("first")]))
+    here.load(try await stores.writer.tokenBindings())
+    #expect(try await come("hill", with: "first", there, stores) == nil)
+    #expect(!here.expects("hill"))
+    #expect(try await here.expects("hill", in: stores.lookups))
+    #expect(try await !here.expects("dale", in: stores.lookups))
+    #expect(try await stores.writer.endBindings(of: "hill") == 1)
+    #expect(try await !here.expects("hill", in: stores.lookups))
+  }
+
   @Test func `a new token replaces a removed one, but not the token of a gateway that lost its own`() async throws {
     let stores = try HubStores(location: scratch.location("hub.db"))
     let access = HubAccess([token("first"), token("own", "ridge")])

@@ -133,6 +133,12 @@ final class HubAccess: Sendable {
     }
   }
 
+  /// The same, also if another hub on the database has bound the token since this one read the bindings.
+  func expects(_ gateway: String, in store: HubStore) async throws -> Bool {
+    if expects(gateway) { return true }
+    return try await store.isBound(gateway)
+  }
+
   /// Gateways with a token of their own, and digests of the tokens that the hub binds to their first gateway.
   var tokenHolders: (own: Set<String>, tokens: Set<String>) { keys.withLock { ($0.ownTokens, Set($0.binding.keys)) } }
 

@@ -101,7 +101,8 @@ extension HubAPI {
   /// Whether the gateway was ever here, or a token is for it.
   private func isKnown(_ gateway: String) async throws -> Bool {
     if await links.isLinked(gateway) { return true }
-    return try await !stores.lookups.gateways(gateway).isEmpty || access.expects(gateway)
+    if try await !stores.lookups.gateways(gateway).isEmpty { return true }
+    return try await access.expects(gateway, in: stores.lookups)
   }
 
   /// Refuses requests about an unknown gateway: its id is probably misspelt.

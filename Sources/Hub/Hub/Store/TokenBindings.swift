@@ -23,6 +23,12 @@ extension HubStore {
     }
   }
 
+  /// Whether a token belongs to this gateway.
+  func isBound(_ gateway: String) throws(HubDatabaseError) -> Bool {
+    let query = "SELECT count(*) FROM token_gateways WHERE gateway = ?1 AND token <> ?2"
+    return try database.number(query, gateway, Self.anyToken) > 0
+  }
+
   /// Whether a gateway may use a token for any gateway.
   enum TokenEligibility: Equatable, Sendable {
     case bound, free
