@@ -61,6 +61,24 @@ import Testing
     #expect(changes.isOverflowing)
   }
 
+  @Test func `a new state is news also after the hub's clock was set back, and a contact now and then`() {
+    var gateway = LiveGateway()
+    var news = [gateway.note(seen: 900_000, state: 800_000)]
+    #expect(gateway.hasNewContact(at: 900_000), "readers know nothing yet")
+    gateway.published(at: 900_000)
+    news.append(gateway.note(seen: 900_000, state: 800_000))
+    #expect(!gateway.hasNewContact(at: 940_000))
+    // By the clock that was set back by ten minutes.
+    news.append(gateway.note(seen: 0, state: 310_000))
+    news.append(gateway.note(seen: 320_000, state: 310_000))
+    #expect(gateway.hasNewContact(at: 320_000))
+    gateway.published(at: 320_000, seen: 320_000)
+    news.append(gateway.note(seen: 330_000, state: 0))
+    #expect(!gateway.hasNewContact(at: 330_000))
+    #expect(gateway.hasNewContact(at: 350_000))
+    #expect(news == [true, false, true, false, false])
+  }
+
   @Test func `figures that cannot be counted are absent, and are not counted again for a minute`() async throws {
     let (rig, counts) = (try LinkRig(), Counts())
     let figures = FleetFigures { _ in

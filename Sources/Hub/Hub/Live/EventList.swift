@@ -91,3 +91,38 @@ struct AnnouncedChanges {
     return alerts.sorted()
   }
 }
+
+/// A gateway as live readers know it. Pure.
+///
+/// The hub's clock may be set back, so another time is news, whether later or earlier. Milliseconds since 1970.
+struct LiveGateway {
+  /// Between two rows of a gateway if only its last contact is new.
+  private static let pause: Int64 = 30_000
+
+  var linkedAt: Int64?
+  private var lastSeen: Int64 = 0
+  private var state: Int64 = 0
+  /// The last contact that readers know, and when they learnt it; 0: they know nothing yet.
+  private var publishedSeen: Int64 = 0
+  private var publishedAt: Int64 = 0
+
+  init(linkedAt: Int64? = nil) { self.linkedAt = linkedAt }
+
+  /// Notes the last contact and the arrival of the last state; 0: unchanged. Returns whether the state is another one.
+  mutating func note(seen: Int64, state: Int64) -> Bool {
+    if seen > 0 { lastSeen = seen }
+    guard state > 0, state != self.state else { return false }
+    self.state = state
+    return true
+  }
+
+  /// Whether readers are to get a contact that they do not know.
+  func hasNewContact(at now: Int64) -> Bool {
+    lastSeen != publishedSeen && (publishedAt == 0 || abs(now - publishedAt) >= Self.pause)
+  }
+
+  /// Readers know it with this last contact; `nil`: with the noted one.
+  mutating func published(at now: Int64, seen: Int64? = nil) {
+    (publishedSeen, publishedAt) = (seen ?? lastSeen, now)
+  }
+}

@@ -19,8 +19,6 @@ actor LiveFeed {
   /// The newest messages, whose hearers the feed counts again.
   private static let watched = 256
   private static let hearersPause: Duration = .seconds(1)
-  /// Milliseconds between two rows of a gateway if only its last contact is new.
-  private static let seenPause: Int64 = 30_000
   private static let rowsAtOnce = 200
   /// Looks at a feed that has to catch up, ten milliseconds apart.
   private static let mostTurns = 1000
@@ -35,14 +33,6 @@ actor LiveFeed {
     let position: Int64
     /// The arrival of that message at the hub.
     let arrived: Int64?
-  }
-
-  private struct GatewayState: Equatable {
-    var linkedAt: Int64?
-    var lastSeen: Int64 = 0
-    var state: Int64 = 0
-    /// The last contact that readers know.
-    var publishedAt: Int64 = 0
   }
 
   private let store: @Sendable () -> HubStore
@@ -61,7 +51,7 @@ actor LiveFeed {
   private var arrived: Int64?
   private var hearers: [Int64: Int] = [:]
   private var hearersAt = ContinuousClock.now
-  private var gateways: [String: GatewayState] = [:]
+  private var gateways: [String: LiveGateway] = [:]
   /// Gateways with changes that readers do not know yet.
   private var changed: Set<String> = []
   private var seenUntil: Int64 = 0
@@ -280,10 +270,8 @@ actor LiveFeed {
     seenUntil = now - Self.maxClockError
     let links = await links.times()
     for (gateway, times) in seen {
-      var known = gateways[gateway] ?? GatewayState()
-      if known.state < times.state { changed.insert(gateway) }
-      known.lastSeen = max(known.lastSeen, times.seen)
-      known.state = max(known.state, times.state)
+      var known = gateways[gateway] ?? LiveGateway()
+      if known.note(seen: times.seen, state: times.state) { changed.insert(gateway) }
       gateways[gateway] = known
     }
     for (gateway, var known) in gateways {
@@ -291,17 +279,15 @@ actor LiveFeed {
         known.linkedAt = links[gateway]
         changed.insert(gateway)
       }
-      if known.lastSeen > known.publishedAt, now - known.publishedAt >= Self.seenPause || known.publishedAt == 0 {
-        changed.insert(gateway)
-      }
+      if known.hasNewContact(at: now) { changed.insert(gateway) }
       gateways[gateway] = known
     }
     for (gateway, since) in links where gateways[gateway] == nil {
-      gateways[gateway] = GatewayState(linkedAt: since)
+      gateways[gateway] = LiveGateway(linkedAt: since)
       changed.insert(gateway)
     }
     guard publishes else {
-      for gateway in changed { gateways[gateway]?.publishedAt = now }
+      for gateway in changed { gateways[gateway]?.published(at: now) }
       changed = []
       return
     }
@@ -319,7 +305,7 @@ actor LiveFeed {
     for row in try await store().fleet(only: some) {
       publish(
         "gateway", JSONWriter.object(row.json(linkedAt: links[row.gateway], figures, alerts: counts[row.gateway] ?? 0)))
-      gateways[row.gateway]?.publishedAt = max(now, row.lastSeen)
+      gateways[row.gateway]?.published(at: now, seen: row.lastSeen)
     }
   }
 
