@@ -109,6 +109,20 @@ import Testing
     #expect(try await come("hill", with: "second", access, stores) == nil, "it may come again with another one")
   }
 
+  @Test func `a person can sign in after the hub's clock was ahead`() async throws {
+    let stores = try HubStores(location: scratch.location("hub.db"))
+    #expect(try await stores.writer.setPerson("ana", role: .view, hash: "h", at: 1) == nil)
+    for number in 0..<40 as Range<Int64> {
+      try await stores.writer.beginSession("t\(number)", of: "ana", browser: "b\(number)", at: 1_000_000 + number)
+    }
+    try await stores.writer.beginSession("present", of: "ana", browser: "here", at: 1000)
+    #expect(try await stores.writer.hasSession("present"))
+    #expect(try await stores.writer.isKnown("here", to: "ana"))
+    for table in ["web_sessions", "known_browsers"] {
+      #expect(try await stores.writer.number("SELECT count(*) FROM \(table)") == 32)
+    }
+  }
+
   @Test func `messages heard by others are not kept for gateways whose last token was removed`() async throws {
     let stores = try HubStores(location: scratch.location("hub.db"))
     let access = HubAccess([token("first"), token("own", "ridge"), token("dale's", "dale"), token("all", "*", .all)])

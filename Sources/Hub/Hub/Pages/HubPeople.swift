@@ -204,21 +204,22 @@ extension HubStore {
         into: "web_sessions",
         ["digest": Self.digest(token), "person": name, "created_at": now, "used_at": now, "ends_at": endsAt])
       try database.run("UPDATE people SET used_at = ?2 WHERE name = ?1", name, now)
-      try keepNewest("web_sessions", of: name)
+      try keepNewest("web_sessions", of: name, and: token)
       guard let browser else { return }
       try database.insert(
         into: "known_browsers", ["digest": Self.digest(browser), "person": name, "used_at": now],
         "ON CONFLICT(digest) DO UPDATE SET \(excluded("used_at", "person"))")
-      try keepNewest("known_browsers", of: name)
+      try keepNewest("known_browsers", of: name, and: browser)
     }
   }
 
-  private func keepNewest(_ table: String, of name: String) throws(HubDatabaseError) {
+  /// Keeps the row of `token`, which has just been written, whatever time the others have: the clock may have been ahead.
+  private func keepNewest(_ table: String, of name: String, and token: String) throws(HubDatabaseError) {
     try database.run(
       """
-      DELETE FROM \(table) WHERE person = ?1 AND digest NOT IN (
-      SELECT digest FROM \(table) WHERE person = ?1 ORDER BY used_at DESC, digest LIMIT ?2)
-      """, name, Self.sessionsOfOne)
+      DELETE FROM \(table) WHERE person = ?1 AND digest <> ?3 AND digest NOT IN (
+      SELECT digest FROM \(table) WHERE person = ?1 AND digest <> ?3 ORDER BY used_at DESC, digest LIMIT ?2)
+      """, name, Self.sessionsOfOne - 1, Self.digest(token))
   }
 
   /// Whether the person has signed in before in the browser with this token.
