@@ -241,6 +241,20 @@ import Testing
     #expect(HubStore.clockTrouble(Self.now, surely: Self.now) == nil)
   }
 
+  @Test func `a clock that is ahead makes no gateway look gone, and time that has passed does`() async throws {
+    let stores = try HubStores(location: scratch.location("hub.db"))
+    try await take(stores.writer, "g", .messages, [Self.event(1, "message", days: 0)])
+    _ = try await stores.bucketStates(of: [], for: "g", hearers: ["b"])
+    let maintenance = RetentionService(stores: stores, retention: Retention(), access: HubAccess([]), log: { _, _ in })
+    func forgets(uptime: Int64) async throws -> Bool {
+      await maintenance.hourly(at: Self.now + 30 * Self.day, uptime: uptime)
+      let answers = try await stores.writer.states(of: [HubStore.BucketQuery([], of: "g")])
+      return answers.allSatisfy { $0.hearers.isEmpty }
+    }
+    #expect(try await !forgets(uptime: 0))
+    #expect(try await forgets(uptime: 2 * Self.day))
+  }
+
   @Test func `the hub's maintenance deletes rows that the configuration does not keep, and counts them`() async throws {
     let stores = try HubStores(location: scratch.location("hub.db"))
     try await take(stores.writer, "g", .packets, (1...600).map { Self.event($0, "packet", days: 8) })

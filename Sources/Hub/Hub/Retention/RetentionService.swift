@@ -51,8 +51,7 @@ struct RetentionService: Sendable {
       try await Task.sleep(for: .seconds(pause))
       while true {
         await logging { try await stores.maintenance.keepMark() }
-        await once(at: HubClock.now)
-        await forgetHearers(at: HubClock.now)
+        await hourly(at: HubClock.now)
         try await Task.sleep(for: Self.interval)
       }
     } catch {
@@ -73,10 +72,20 @@ struct RetentionService: Sendable {
     }
   }
 
-  func forgetHearers(at clock: Int64) async {
+  /// The work of each hour. `clock` and `uptime`: as of `once`.
+  func hourly(at clock: Int64, uptime: Int64 = LinuxClocks().sinceBoot) async {
+    await once(at: clock, uptime: uptime)
+    // A clock that is ahead makes no gateway look gone.
+    let passed = await logging {
+      try await stores.maintenance.surelyPassed(at: clock, uptime: uptime, keeps: false)
+    }
+    if let passed, passed > 0 { await forgetHearers(at: passed) }
+  }
+
+  func forgetHearers(at now: Int64) async {
     guard let access else { return }
     let gone = await logging {
-      try await stores.maintenance.forgetHearers(of: access.tokenHolders, unseenSince: clock - Self.lately)
+      try await stores.maintenance.forgetHearers(of: access.tokenHolders, unseenSince: now - Self.lately)
     }
     for gateway in gone ?? [] { log(.info, "\(gateway) has no token any more: what others heard is not kept for it") }
   }
