@@ -53,6 +53,29 @@ import Testing
     #expect(try shop.store.outgoing(key: "k")?.state == .failed)
   }
 
+  @Test func `a message that is held again after a restart has no second event that says so`() throws {
+    let shop = try Shop()
+    var message = outgoing("k")
+    shop.store.write { store throws(SQLiteError) in message = try store.insertOutgoing(message) ?? message }
+    try shop.store.commitNow()
+    func newest(after state: OutgoingState, isWhole: Bool = false, isTold: Bool = true) throws -> Int64? {
+      var changed = message
+      changed.state = state
+      shop.store.write { [changed] store throws(SQLiteError) in
+        try store.updateOutgoing(changed, at: Shop.moment, isWhole: isWhole, isTold: isTold)
+      }
+      try shop.store.commitNow()
+      return try shop.store.events(ofOutgoing: changed.id)?.newest
+    }
+    #expect(try newest(after: .heldForRecipient, isWhole: true) == 2)
+    #expect(try newest(after: .sending, isTold: false) == 2)
+    // The gateway was started again in a later round.
+    #expect(try newest(after: .heldForRecipient, isWhole: true) == 2)
+    #expect(try shop.store.outgoing(key: "k")?.state == .heldForRecipient)
+    #expect(try newest(after: .sent) == 3)
+    #expect(try newest(after: .heldForRecipient, isWhole: true) == 4)
+  }
+
   @Test func `attempts are read from the journal, with their time, route and acknowledgement`() throws {
     let shop = try Shop()
     var (message, other) = (outgoing("k"), outgoing("k2"))

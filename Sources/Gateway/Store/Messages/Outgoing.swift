@@ -153,6 +153,9 @@ extension Store {
     _ message: OutgoingMessage, at moment: Moment, isWhole: Bool = false, isTold: Bool = true
   ) throws(SQLiteError) {
     guard isTold || message.endedAt != nil else { return try updateRow(message, newest: nil) }
+    if isWhole, message.state == .heldForRecipient, try isToldAsHeld(message.id) {
+      return try updateRow(message, newest: nil)
+    }
     var endsNow = message.endedAt != nil
     if endsNow {
       let open = try database.value("SELECT 1 FROM outgoing WHERE id = ? AND ended_at IS NULL", .integer(message.id))

@@ -67,4 +67,17 @@ extension Store {
       state(row.integer(0), body)
     }
   }
+
+  /// Whether the message's newest event says that it is held. Later rounds have no events, and after a restart in one of them it is held as if for the
+  /// first time.
+  func isToldAsHeld(_ id: Int64) throws(SQLiteError) -> Bool {
+    var isHeld = false
+    let newest = "SELECT j.body FROM outgoing o JOIN journal j ON j.seq = o.newest_seq WHERE o.id = ?"
+    try database.every(newest, [.integer(id)]) { row in
+      // `try?`: a damaged event says nothing.
+      let body = try? JSONValue(parsing: row.blob(0))
+      isHeld = body?["state"]?.string == OutgoingState.heldForRecipient.rawValue
+    }
+    return isHeld
+  }
 }
