@@ -291,6 +291,21 @@ import Testing
     #expect(told == [false, false, true, false, true])
   }
 
+  @Test func `tables that are there again are reported as another database`() async throws {
+    let database = StuckDatabase(try SQLiteHubDatabase(location: scratch.location("hub.db")))
+    let gate = database.gate
+    let probe = DatabaseProbe(
+      HubStore(database), readOnlyQuery: "SELECT 0", versionQuery: "PRAGMA user_version", identityQuery: "SELECT 1")
+    var told = [await probe.probe()]
+    for cause in [nil, .noTables] as [HubDatabaseError.Cause?] {
+      gate.failure.withLock { $0 = HubDatabaseError(kind: .unavailable, message: "away", cause: cause) }
+      told.append(await probe.probe())
+      gate.failure.withLock { $0 = nil }
+      for _ in 0..<2 { told.append(await probe.probe()) }
+    }
+    #expect(told == [false, false, false, false, false, true, false])
+  }
+
   @Test func `a histogram counts each value in exactly one bucket`() {
     var histogram = HubMetrics.Histogram([1, 10])
     for value in [0.5, 1, 1.5, 10, 11, 1e9] { histogram.add(value) }

@@ -110,7 +110,7 @@ final class DatabaseProbe: Sendable {
     return false
   }
 
-  /// Returns whether another server answers than before.
+  /// Returns whether another server answers than before, or another database.
   @discardableResult func probe() async -> Bool {
     let begun = ContinuousClock.now
     do {
@@ -139,7 +139,8 @@ final class DatabaseProbe: Sendable {
         defer { state.identity = start }
         return state.identity
       }
-      return known != nil && known != start
+      // Tables that were gone and are there again came from a backup.
+      return before == .empty || known != nil && known != start
     } catch {
       // A database without an answer for the whole time is silent, not down.
       let isLate = ContinuousClock.now - begun > Self.patience
