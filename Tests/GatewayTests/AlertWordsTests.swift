@@ -241,6 +241,16 @@ import Timing
     #expect(try store.alerts(openOnly: true, limit: 10).filter { $0.rule == "store_lost" }.count == 3)
   }
 
+  @Test func `a log that is removed while the gateway runs is an alert that says what to do`() throws {
+    let (store, alerts) = try open()
+    unlink(scratch.location("gw.db-wal"))
+    alerts.readStore()
+    pass(2)
+    let texts = try store.alerts(openOnly: true, limit: 10).filter { $0.rule == "store_lost" }.map(\.text)
+    #expect(texts.count == 1 && texts.first?.contains("log was removed or replaced") == true, "\(texts)")
+    alerts.stop()
+  }
+
   @Test func `a node without room in the contact table is reported after a minute, until there is room`() throws {
     var count = 350
     let (store, alerts) = try open(contactTable: { (count, 350) })

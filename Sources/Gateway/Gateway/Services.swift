@@ -112,6 +112,7 @@ extension Daemon {
     do {
       try store.checkpoint()
       try store.markProgress()
+      try store.markEnd()
     } catch {
       log.info("the final checkpoint failed, and is left to the next start: \(error)")
     }

@@ -106,6 +106,10 @@ public final class Store {
   public private(set) var replacements = 0
   /// The open file, whatever file has its name by now.
   private(set) var openFile: StoreFiles.Number?
+  /// The same of its log.
+  private(set) var openLog: StoreFiles.Number?
+  /// Whether marks say that the log belongs beside the database.
+  var marksLog = false
   var ownFile: OwnFile?
   /// Whether the database was removed, moved or replaced: then everything that is stored is lost when the gateway ends.
   public var isElsewhere: Bool { StoreFiles.number(of: location) != openFile }
@@ -130,16 +134,27 @@ public final class Store {
     }
   }
 
+  // `try?`: a log whose end cannot be marked stays in its place, and no start misses it.
+  deinit { try? markEnd() }
+
   /// Reads what is needed, and writes for the first time: some damage is only found then, as that of an older copy beside the present log.
   private func begin(behind replaced: Replaced?) throws(StoreError) {
     try load()
-    (isDamaged, openFile, ownFile) = (false, StoreFiles.number(of: settings.location), nil)
+    (isDamaged, ownFile) = (false, nil)
+    noteOpenFiles()
+    try noteMissingLog()
     // Before the damaged log is gone: if the start ends in between, the loss is found and told again, not forgotten.
     try beginBehindLoss(replaced)
     // Without it, the loss of a database before its first mark would be told without its epoch, and again when a server names that.
     if mark == nil { markLoss() }
     // So that the transactions after the damage are not found again, or reported as lost after a power cut.
     try checkpoint()
+    markLog()
+  }
+
+  private func noteOpenFiles() {
+    openFile = StoreFiles.number(of: location)
+    openLog = StoreFiles.number(of: logLocation)
   }
 
   /// `proof`: what is known about the clock, if this database replaces another, which makes no clock right.
@@ -171,7 +186,10 @@ public final class Store {
   static func open(_ settings: Settings) throws(StoreError) -> Database {
     do {
       try DatabaseFile.protect(settings.location)
+      let hadLog = StoreFiles.number(of: settings.location + "-wal") != nil
       let database = try Database(location: settings.location)
+      // A start that fails leaves the log of the last run, which the mark may still expect.
+      database.keepsLog = hadLog
       // Other programs usually have it open only briefly.
       try database.execute("PRAGMA busy_timeout = \(patienceWithReaders)")
       try database.execute(
@@ -214,8 +232,9 @@ public final class Store {
     replacements += 1
     let target = lost.saved ?? ""
     (provenance.loss, provenance.setAside, replacing) = (lost, target, nil)
-    (isDamaged, openFile) = (false, StoreFiles.number(of: settings.location))
-    ownFile = nil
+    (isDamaged, ownFile) = (false, nil)
+    noteOpenFiles()
+    database.keepsLog = marksLog
     noteOwnFile()
     // Written before anything else, even if the disk does not accept it yet.
     transactions.writeAlong("loss") { store throws(SQLiteError) in

@@ -204,12 +204,13 @@ extension Store {
 
 /// The mark beside the database.
 extension Store {
-  private var markLocation: String { settings.location + ".mark" }
+  var markLocation: String { settings.location + ".mark" }
 
   /// Stores beside the database how far the journal is: a database that was restored without this file is recognised by
   /// it. Call it now and then, and at the end.
   public func markProgress() throws(StoreError) {
-    let mark = (["\(epoch):\(lastSeq)"] + (try untold()).compactMap(\.mark)).joined(separator: ",")
+    let losses = try untold().compactMap(\.mark)
+    let mark = (["\(epoch):\(lastSeq)"] + logWords + losses).joined(separator: ",")
     guard SmallFile.read(markLocation) != mark else { return }
     try SmallFile.write(markLocation, mark)
   }

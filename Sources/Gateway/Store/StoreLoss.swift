@@ -10,7 +10,7 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
   public enum Cause: String, Sendable {
     /// The database was damaged and set aside, or removed; a new one was created.
     case damaged, removed
-    /// Transactions in the middle of the database's log were damaged.
+    /// Transactions in the middle of the database's log were damaged, or the log was removed.
     case log
     /// In its place is an older copy of the database, a different database, or a backup that somebody restored.
     case older, replaced, restored
@@ -32,7 +32,7 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
       switch cause {
       case .damaged: "the database was damaged, and a new one begun"
       case .removed: "the database was gone, and a new one begun"
-      case .log: "the database's log was damaged"
+      case .log: saved == nil ? "the database's log was removed" : "the database's log was damaged"
       case .older: "the database is an older copy of itself"
       case .replaced: "another database replaced this gateway's"
       case .restored: "a backup replaced the database"
@@ -89,14 +89,18 @@ public struct StoreProvenance: Equatable, Sendable {
   /// Events of the previous database that are lost; `nil`: no loss is known.
   public internal(set) var loss: StoreLoss?
   /// The lost transactions of the database's log, in words; `nil`: none. Starts a new epoch.
-  public private(set) var lostFromLog: String?
+  public fileprivate(set) var lostFromLog: String?
   /// Where the damaged log was saved, or that of a removed database.
   fileprivate var savedLog: String?
   /// Why the database is considered an older copy of itself, in words. Starts a new epoch.
   public internal(set) var putBack: String?
 
+  /// Whether there was no log before SQLite made one.
+  let lacksLog: Bool
+
   /// Saves the files that SQLite would delete, or read only in part.
   init(beforeOpening location: String, _ clocks: any Clocks) throws(StoreError) {
+    lacksLog = StoreFiles.number(of: location + "-wal") == nil
     switch StoreFiles.logTrouble(location) {
     case .databaseIsGone:
       let isRemoved = StoreFiles.number(of: location) == nil
@@ -161,6 +165,10 @@ extension Store {
     let known = mark?.epoch == epoch ? lastMarked : nil
     if let savedLog = provenance.savedLog { return StoreLoss(cause: .log, epoch: epoch, last: known, saved: savedLog) }
     if provenance.putBack != nil { return StoreLoss(cause: .older, epoch: epoch, last: known) }
+    if isLogMissing {
+      provenance.lostFromLog = "the store's log, \(logLocation), was removed"
+      return StoreLoss(cause: .log, epoch: epoch, last: known)
+    }
     return try replacedEpoch().map { StoreLoss(cause: .replaced, epoch: $0, last: lastMarked) }
   }
 

@@ -181,6 +181,14 @@ public final class Database {
   /// alone.
   public var isWithinWrite = false
 
+  /// Whether the write-ahead log stays, empty, when the database is closed. Otherwise SQLite removes it then.
+  public var keepsLog = false {
+    didSet {
+      var value: Int32 = keepsLog ? 1 : 0
+      sqlite3_file_control(handle, "main", SQLITE_FCNTL_PERSIST_WAL, &value)
+    }
+  }
+
   /// Releases unused memory of SQLite's cache.
   public func releaseMemory() { sqlite3_db_release_memory(handle) }
 

@@ -47,12 +47,14 @@ struct FolderContent: Equatable {
   }
 }
 
-/// Runs work on a database that says that it is of a newer schema than `newest`.
-func whileNewer(_ location: String, than newest: Int, _ work: () throws -> Void) throws {
+/// Runs work on a database that says that it is of a newer schema than `newest`. `keepsLog`: its log stays beside it, empty, as the mark of a
+/// gateway that was killed expects one.
+func whileNewer(_ location: String, than newest: Int, keepsLog: Bool = false, _ work: () throws -> Void) throws {
   func say(_ version: Int) throws -> Int {
     let database = try Database(location: location)
+    database.keepsLog = keepsLog
     let before = try database.schemaVersion()
-    try database.execute("PRAGMA user_version = \(version)")
+    try database.execute("PRAGMA journal_size_limit = 0; PRAGMA user_version = \(version)")
     return before
   }
   let version = try say(newest + 1)
@@ -115,7 +117,7 @@ extension WorldGateway {
     beginLife()
     try writeConfiguration()
     guard FileManager.default.fileExists(atPath: database) else { return }
-    try whileNewer(database, than: EarlierSchema.gateway.newest) {
+    try whileNewer(database, than: EarlierSchema.gateway.newest, keepsLog: true) {
       let before = try FolderContent(folder)
       do {
         _ = try makeDaemon()

@@ -272,8 +272,8 @@ struct GatewayDoctor {
     if let failure = store.transactions.failure {
       findings.add("store", .failed, "\(failure)", failure.remedy)
     }
-    if store.isElsewhere {
-      findings.add("store", .failed, Store.elsewhere.words, Store.elsewhere.remedy)
+    if let missing = store.missingFile {
+      findings.add("store", .failed, missing.words, missing.remedy)
     }
     if let loss = store.provenance.loss {
       let remedy =

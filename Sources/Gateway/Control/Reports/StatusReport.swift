@@ -255,9 +255,9 @@ struct StatusReport {
       json.field(row.givenUpAt, givenUp?.at)
       json.field(row.setAside, store.provenance.setAside)
       json.field(row.loss, store.provenance.loss?.description)
-      json.field(
-        row.error, store.transactions.failure?.description ?? (store.isElsewhere ? Store.elsewhere.words : nil))
-      json.field(row.remedy, store.transactions.failure?.remedy ?? (store.isElsewhere ? Store.elsewhere.remedy : nil))
+      let (failure, missing) = (store.transactions.failure, store.missingFile)
+      json.field(row.error, failure?.description ?? missing?.words)
+      json.field(row.remedy, failure?.remedy ?? missing?.remedy)
     }
   }
 

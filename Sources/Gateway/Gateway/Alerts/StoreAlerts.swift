@@ -5,7 +5,7 @@ import Store
 import Timing
 import UntrustedText
 
-/// Checks that the database is the same file, in its place.
+/// Checks that the database and its log are the same files, in their places.
 extension GatewayAlerts {
   /// Pause between two checks of the database's file, which cost no wake-up.
   private static let betweenStats: Duration = .seconds(60)
@@ -13,6 +13,9 @@ extension GatewayAlerts {
   private static let elsewhere =
     "the database file was removed or replaced: new data is lost if the gateway is killed. "
     + "Save it now with `meshpost backup FILE`, then restart the gateway"
+  private static let logElsewhere =
+    "the database's log was removed or replaced: what is in it is lost if the gateway is killed. "
+    + "Restart the gateway: at its end it writes all of the log into the database"
 
   /// `saved`: the location of the damaged database. `unsent`: the numbers of its events that upstreams had not
   /// received, as far as they are known. `events`: the minimum number of its events; `nil`: unknown.
@@ -39,7 +42,9 @@ extension GatewayAlerts {
     for subject in board.open where subject.rule == .storeLost && !subject.name.isExactly(Self.file) {
       read(subject, .well)
     }
-    read(AlertSubject(.storeLost, Self.file), store.lookAtOwnFile() ? .bad(text: Self.elsewhere) : .well)
+    let isElsewhere = store.lookAtOwnFile()
+    guard isElsewhere || store.isLogElsewhere else { return read(AlertSubject(.storeLost, Self.file), .well) }
+    read(AlertSubject(.storeLost, Self.file), .bad(text: isElsewhere ? Self.elsewhere : Self.logElsewhere))
   }
 
   /// Checks at most once in `betweenStats`, when the daemon is awake anyway.

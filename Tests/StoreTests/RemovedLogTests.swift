@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import SQLite
+import TestSupport
+import Testing
+
+@testable import Store
+
+/// A log that somebody removes: what is in it is lost, and nothing in the database shows that.
+@Suite struct RemovedLogTests {
+  private struct Card {
+    let folder: Scratch
+    let settings: Store.Settings
+    let epoch: String
+  }
+
+  /// What a killed gateway leaves, without these files: five events are in the database, and two in the log alone.
+  private func killed(without missing: [String] = []) throws -> Card {
+    let (shop, card) = (try Shop(in: Scratch(inMemory: true)), Scratch(inMemory: true))
+    try shop.append(5)
+    try shop.store.checkpoint()
+    try shop.append(2)
+    for suffix in ["", "-wal", ".id", ".mark"] where !missing.contains(suffix) {
+      try FileManager.default.copyItem(
+        atPath: shop.scratch.location("gw.db" + suffix), toPath: card.location("gw.db" + suffix))
+    }
+    let settings = Store.Settings(location: card.location("gw.db"))
+    return Card(folder: card, settings: settings, epoch: shop.store.epoch)
+  }
+
+  @Test func `a log that is removed after a kill is told once, in a new epoch`() throws {
+    let card = try killed(without: ["-wal"])
+    var begun = ""
+    do {
+      let store = try Store(card.settings)
+      begun = store.epoch
+      let loss = try #require(store.provenance.loss, "nothing is said")
+      #expect(loss.cause == .log && loss.epoch == card.epoch && loss.saved == nil)
+      #expect("\(loss)".contains("the database's log was removed"), "\(loss)")
+      #expect(store.provenance.lostFromLog?.contains("was removed") == true)
+      #expect(begun != card.epoch && store.identity.epochFirst == 6 && store.lastSeq == 6)
+    }
+    let again = try Store(card.settings)
+    #expect(again.provenance.loss == nil && again.epoch == begun)
+    withExtendedLifetime(card) {}
+  }
+
+  @Test func `a removed log is told, wherever the start behind it ends`() throws {
+    // SQLite has made a log again, and nothing was told yet.
+    let card = try killed(without: ["-wal"])
+    try "\(card.epoch):0,missing\n".write(toFile: card.settings.location + ".mark", atomically: true, encoding: .utf8)
+    try Data().write(to: URL(filePath: card.settings.location + "-wal"))
+    let store = try Store(card.settings)
+    #expect(store.provenance.loss?.cause == .log && store.epoch != card.epoch)
+    withExtendedLifetime(card) {}
+  }
+
+  @Test func `a log that is there is not missed, nor one that no mark names`() throws {
+    let whole = try killed()
+    let store = try Store(whole.settings)
+    #expect(store.provenance.loss == nil && store.epoch == whole.epoch && store.lastSeq == 7)
+    // A database that was copied alone, and one of an earlier version.
+    for mark in [nil, "0"] as [String?] {
+      let card = try killed(without: ["-wal", ".mark"])
+      if let mark {
+        try "\(card.epoch):\(mark)\n".write(
+          toFile: card.settings.location + ".mark", atomically: true, encoding: .utf8)
+      }
+      let copied = try Store(card.settings)
+      #expect(copied.provenance.loss == nil && copied.epoch == card.epoch && copied.lastSeq == 5)
+      withExtendedLifetime(card) {}
+    }
+    withExtendedLifetime(whole) {}
+  }
+
+  @Test func `a start that fails leaves the log of the run before it`() throws {
+    let card = try killed()
+    func say(_ version: Int) throws -> Int {
+      let database = try Database(location: card.settings.location)
+      database.keepsLog = true
+      let before = try database.schemaVersion()
+      try database.execute("PRAGMA user_version = \(version)")
+      return before
+    }
+    let version = try say(9999)
+    #expect(throws: StoreError.self) { try Store(card.settings) }
+    #expect(FileManager.default.fileExists(atPath: card.settings.location + "-wal"))
+    _ = try say(version)
+    let store = try Store(card.settings)
+    #expect(store.provenance.loss == nil && store.epoch == card.epoch && store.lastSeq == 7)
+    withExtendedLifetime(card) {}
+  }
+
+  @Test func `a log that is removed in use is noticed, and a regular end loses nothing`() throws {
+    let scratch = Scratch(inMemory: true)
+    var epoch = ""
+    do {
+      let shop = try Shop(in: scratch)
+      epoch = shop.store.epoch
+      try shop.append(3)
+      #expect(!shop.store.isLogElsewhere && shop.store.missingFile == nil)
+      unlink(scratch.location("gw.db-wal"))
+      #expect(shop.store.isLogElsewhere && !shop.store.isElsewhere)
+      #expect(shop.store.missingFile?.words.contains("log (-wal) was removed") == true)
+      try shop.append(1)
+    }
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    #expect(store.provenance.loss == nil && store.epoch == epoch && store.lastSeq == 4)
+  }
+
+  @Test func `a database that replaces a damaged one is marked with its log`() throws {
+    let (shop, card) = (try Shop(in: Scratch(inMemory: true)), Scratch(inMemory: true))
+    try shop.append(3)
+    _ = try shop.store.replaceDamaged(unsent: 3)
+    #expect(!shop.store.isLogElsewhere)
+    try shop.store.checkpoint()
+    try shop.append(2)
+    for suffix in ["", ".id", ".mark"] {
+      try FileManager.default.copyItem(
+        atPath: shop.scratch.location("gw.db" + suffix), toPath: card.location("gw.db" + suffix))
+    }
+    let store = try Store(Store.Settings(location: card.location("gw.db")))
+    #expect(store.provenance.loss?.cause == .log && store.provenance.loss?.epoch == shop.store.epoch)
+  }
+}
