@@ -132,6 +132,22 @@ import Testing
     #expect(try gaps(Store(settings)).map { $0["epoch"]?.string } == (isTold ? [] : [first]) + [second, third])
   }
 
+  @Test func `a loss that is told again with the next one is no news from a server, and is shown, too`() throws {
+    let first = try filled(7, settings)
+    remove()
+    do {
+      let store = try Store(settings)
+      _ = try store.openCursor(of: "hub", fromStart: true)
+    }
+    let second = try filled(3, settings)
+    remove()
+    let store = try Store(settings)
+    #expect(try gaps(store).map { $0["epoch"]?.string } == [first, second])
+    #expect(try store.knows(first, through: 9) && store.knows(second, through: 9))
+    let words = try #require(store.provenance.lossWords)
+    #expect(words.contains("7 events or more") && words.contains("4 events or more"), "\(words)")
+  }
+
   @Test(arguments: [false, true])
   func `a server's other events are reported once, and not if it had none of them before`(
     _ wasInStep: Bool

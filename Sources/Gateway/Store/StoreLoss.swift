@@ -88,6 +88,13 @@ public struct StoreProvenance: Equatable, Sendable {
   public internal(set) var setAside: String?
   /// Events of the previous database that are lost; `nil`: no loss is known.
   public internal(set) var loss: StoreLoss?
+  /// Losses before it that not every upstream had received, and that are told again with it.
+  public internal(set) var earlierLosses: [StoreLoss] = []
+  /// All of these losses, the newest first; `nil`: no loss is known.
+  public var lossWords: String? {
+    guard let loss else { return nil }
+    return ([loss] + earlierLosses).map { "\($0)" }.joined(separator: ". Before that, ")
+  }
   /// The lost transactions of the database's log, in words; `nil`: none. Starts a new epoch.
   public fileprivate(set) var lostFromLog: String?
   /// Where the damaged log was saved, or that of a removed database.
@@ -223,6 +230,9 @@ extension Store {
     let before = (marked + untold).filter { lost in
       lost.epoch != loss.epoch && !here.contains { $0.epoch == lost.epoch }
     }
+    // They are told here from now on: a server that names their epochs brings no news.
+    for epoch in before.compactMap(\.epoch) { try know(epoch, through: Self.unknownEnd) }
+    if !before.isEmpty { provenance.earlierLosses = before }
     // Of this database every upstream may have all, and still lack those of earlier ones.
     let missing = loss.atMost == 0 ? before : before + [loss]
     guard !missing.isEmpty else { return }

@@ -280,7 +280,7 @@ struct GatewayDoctor {
         loss.cause == .conflict
         ? "If another gateway has this id, give one of them its own (docs/hub.md, \"One identity, two histories\"). After a change of cards nothing is to be done."
         : "Check the disk; `meshpostd --restore` restores a backup, or a copy beside the database."
-      findings.add("store", .warning, "\(loss)", remedy)
+      findings.add("store", .warning, store.provenance.lossWords ?? "\(loss)", remedy)
     }
     // A store that cannot be read has its own finding.
     let (size, most) = (store.ifReadable({ try store.usedSize() }) ?? 0, store.maxBytes)

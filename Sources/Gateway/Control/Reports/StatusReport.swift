@@ -254,7 +254,7 @@ struct StatusReport {
       json.field(row.givenUp, givenUp?.events)
       json.field(row.givenUpAt, givenUp?.at)
       json.field(row.setAside, store.provenance.setAside)
-      json.field(row.loss, store.provenance.loss?.description)
+      json.field(row.loss, store.provenance.lossWords)
       let (failure, missing) = (store.transactions.failure, store.missingFile)
       json.field(row.error, failure?.description ?? missing?.words)
       json.field(row.remedy, failure?.remedy ?? missing?.remedy)
