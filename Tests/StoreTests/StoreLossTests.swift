@@ -148,6 +148,26 @@ import Testing
     #expect(words.contains("7 events or more") && words.contains("4 events or more"), "\(words)")
   }
 
+  @Test func `a loss that every upstream has is no news to the databases after it`() throws {
+    let first = try filled(7, settings)
+    remove()
+    do {
+      let store = try Store(settings)
+      _ = try store.openCursor(of: "hub", fromStart: true)
+      store.write { store throws(SQLiteError) in try store.setCursor(of: "hub", to: 1) }
+      try store.commitNow()
+      // The hub shows how far it has the lost epoch.
+      try store.note(first, through: 9)
+      try store.markProgress()
+    }
+    for _ in 0..<2 {
+      remove()
+      let store = try Store(settings)
+      #expect(try gaps(store).allSatisfy { $0["epoch"]?.string != first })
+      #expect(try store.knows(first, through: 9) && !store.knows(first, through: 10))
+    }
+  }
+
   @Test(arguments: [false, true])
   func `a server's other events are reported once, and not if it had none of them before`(
     _ wasInStep: Bool

@@ -163,11 +163,22 @@ extension Store {
       Self.knownEpochs, .text((others + [(epoch, last)]).map { "\($0.epoch):\($0.last)" }.joined(separator: ",")))
   }
 
-  func known() throws(SQLiteError) -> [(epoch: String, last: Int64)] {
-    (try database.meta(Self.knownEpochs)?.text ?? "").split(separator: ",").compactMap { entry in
-      let parts = entry.split(separator: ":")
-      return parts.count == 2 ? Int64(parts[1]).map { (String(parts[0]), $0) } : nil
-    }
+  /// As `know`, unless the epoch is known.
+  func adopt(_ epoch: String, through last: Int64) throws(SQLiteError) {
+    if try known(epoch) == nil { try know(epoch, through: last) }
+  }
+
+  func known() throws(SQLiteError) -> [KnownEpoch] {
+    (try database.meta(Self.knownEpochs)?.text ?? "").split(separator: ",").compactMap { Self.knownEpoch($0) }
+  }
+
+  typealias KnownEpoch = (epoch: String, last: Int64)
+
+  /// `nil`: it has another form.
+  static func knownEpoch(_ entry: Substring) -> KnownEpoch? {
+    let parts = entry.split(separator: ":")
+    guard parts.count == 2, let last = Int64(parts[1]) else { return nil }
+    return (String(parts[0]), last)
   }
 }
 
@@ -210,17 +221,20 @@ extension Store {
   /// it. Call it now and then, and at the end.
   public func markProgress() throws(StoreError) {
     let losses = try untold().compactMap(\.mark)
-    let mark = (["\(epoch):\(lastSeq)"] + logWords + losses).joined(separator: ",")
+    let told = try toldEpochs().map { "\($0.epoch):\($0.last)" }
+    let mark = (["\(epoch):\(lastSeq)"] + logWords + losses + told).joined(separator: ",")
     guard SmallFile.read(markLocation) != mark else { return }
     try SmallFile.write(markLocation, mark)
   }
 
-  /// `untold`: earlier losses that are reported by events which not every upstream has received.
-  var mark: (epoch: String, seq: Int64, untold: [StoreLoss])? {
+  /// `untold`: earlier losses that are reported by events which not every upstream has received. `told`: epochs whose loss was reported, and how far
+  /// servers had them.
+  var mark: (epoch: String, seq: Int64, untold: [StoreLoss], told: [KnownEpoch])? {
     let marks = SmallFile.read(markLocation)?.split(separator: ",") ?? []
-    let parts = marks.first?.split(separator: ":") ?? []
-    guard parts.count == 2, let seq = Int64(parts[1]) else { return nil }
-    return (String(parts[0]), seq, marks.dropFirst().compactMap { StoreLoss(mark: $0) })
+    guard let end = marks.first.flatMap({ Self.knownEpoch($0) }) else { return nil }
+    let untold = marks.dropFirst().compactMap { StoreLoss(mark: $0) }
+    let told = marks.dropFirst().compactMap { Self.knownEpoch($0) }
+    return (end.epoch, end.last, untold, told)
   }
 
   /// Why the database is an older copy of itself, in words; `nil`: it is not, or that is unknown.

@@ -230,8 +230,12 @@ extension Store {
     let before = (marked + untold).filter { lost in
       lost.epoch != loss.epoch && !here.contains { $0.epoch == lost.epoch }
     }
-    // They are told here from now on: a server that names their epochs brings no news.
-    for epoch in before.compactMap(\.epoch) { try know(epoch, through: Self.unknownEnd) }
+    // These are told here, or were told by the databases before: a server that names their epochs brings no news.
+    let toldBefore: [KnownEpoch] = mark?.told ?? []
+    for other in toldBefore { try adopt(other.epoch, through: other.last) }
+    for epoch in before.compactMap(\.epoch) { try adopt(epoch, through: Self.unknownEnd) }
+    let toldNow = (before + [loss]).compactMap(\.epoch)
+    try keepTold(toldBefore.map { $0.epoch } + toldNow)
     if !before.isEmpty { provenance.earlierLosses = before }
     // Of this database every upstream may have all, and still lack those of earlier ones.
     let missing = loss.atMost == 0 ? before : before + [loss]
@@ -240,6 +244,28 @@ extension Store {
     for loss in missing { told = try append(.gap, at: Moment(WallClock(clocks)), body: loss.body) }
     let all = (missing + here).compactMap(\.mark).prefix(Self.maxUntold)
     try setMeta(Self.untoldLosses, .text((["\(told)"] + all).joined(separator: ",")))
+  }
+
+  /// The epochs whose loss was told here or by the databases before this one, the newest last.
+  private static let toldLosses = "told_losses"
+  private static let maxTold = 8
+
+  private func toldNames() throws(SQLiteError) -> [String] {
+    (try database.meta(Self.toldLosses)?.text ?? "").split(separator: ",").map { String($0) }
+  }
+
+  private func keepTold(_ epochs: [String]) throws(SQLiteError) {
+    let names = try toldNames().filter { !epochs.contains($0) } + epochs
+    try setMeta(Self.toldLosses, .text(names.suffix(Self.maxTold).joined(separator: ",")))
+  }
+
+  /// The epochs whose loss every upstream has, and how far servers had them.
+  func toldEpochs() throws(StoreError) -> [KnownEpoch] {
+    try translating { () throws(SQLiteError) -> [KnownEpoch] in
+      let names = try toldNames()
+      let waiting = try untoldHere().compactMap { $0.epoch }
+      return try known().filter { names.contains($0.epoch) && !waiting.contains($0.epoch) }
+    }
   }
 
   /// The seq of the last event that reports losses, and the losses.

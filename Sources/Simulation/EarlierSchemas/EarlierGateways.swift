@@ -52,7 +52,7 @@ extension EarlierSchema {
   private static let commandAges = """
     UPDATE commands SET at = at - ifnull((SELECT value FROM meta WHERE name = 'elapsed'), 0)
       + ifnull((SELECT value FROM meta WHERE name = 'elapsed_wall'), 0);
-    DELETE FROM meta WHERE name IN ('epoch_boot', 'known_epochs', 'relayed_before_copy', 'lost_epoch', 'untold_losses')
+    DELETE FROM meta WHERE name IN ('epoch_boot', 'known_epochs', 'relayed_before_copy', 'lost_epoch', 'untold_losses', 'told_losses')
     """
 
   /// The position of an upstream that was removed was deleted.

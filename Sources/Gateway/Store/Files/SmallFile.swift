@@ -9,7 +9,7 @@ enum SmallFile {
     let descriptor = Glibc.open(location, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }
-    var bytes = [UInt8](repeating: 0, count: 512)
+    var bytes = [UInt8](repeating: 0, count: 1024)
     let count = Glibc.read(descriptor, &bytes, bytes.count)
     let text = String(decoding: bytes.prefix(max(0, count)).filter { $0 > 0x20 && $0 < 0x7F }, as: UTF8.self)
     return text.isEmpty ? nil : text
