@@ -13,7 +13,7 @@ PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant
 RELEASE = $(shell ./deploy/release-flags)
 
-.PHONY: run test quick simulate fuzz sanitize firmware test-arm64 build deb deb-arm64 container bench bench-fleet called-functions manual site format lint packages test-packages bluez-bench machine clean
+.PHONY: run test quick simulate fuzz sanitize firmware test-arm64 build deb deb-arm64 container bench bench-fleet called-functions manual site format lint packages test-packages cross-packages bluez-bench machine clean
 
 ## run: the main job: a radio (an attached one, else the virtual one) → gateway → local hub
 run: packages
@@ -134,6 +134,10 @@ packages:
 
 test-packages:
 	$(call install_missing,$(TEST_PACKAGES))
+
+# With what deploy/cross-arm64 makes Debian folders.
+cross-packages:
+	$(call install_missing,mmdebstrap debian-archive-keyring)
 
 # A real BlueZ in an emulated machine; where that cannot be had, its test says so and is skipped.
 bluez-bench: .build/bluez-bench/initramfs.gz
