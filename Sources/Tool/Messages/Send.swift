@@ -69,6 +69,7 @@ struct ReactCommand: ParsableCommand {
     let body = JSONWriter.object { json in
       if let number = Int64(message) { json.field("message", number) } else { json.field("outgoing", message) }
       json.field("emoji", emoji)
+      Sending.writeOrigin(to: &json)
     }
     let answer = try ControlClient(connection).post("/v1/react", body: body, remedy: "see `meshpost sent`")
     try Sending.accepted(answer, connection, wait: wait)
@@ -185,6 +186,11 @@ struct RoomCommand: ParsableCommand {
 
 /// Shared by `send`, `react`, `room post` and `retry`.
 enum Sending {
+  /// A message or a reaction from a hook's program belongs to the hook: hooks get no events of it.
+  static func writeOrigin(to json: inout JSONWriter) {
+    json.field("origin", getenv("MESHPOST_HOOK").map { String(cString: $0) })
+  }
+
   /// `id`: of the user's choice, otherwise one of ours, by which a request without an answer can be repeated. `more`: further fields of the request.
   static func send(
     _ text: String, to recipient: String, id: String? = nil, _ connection: Connection, wait: Bool,
@@ -196,8 +202,7 @@ enum Sending {
       json.field("to", recipient)
       json.field("text", text)
       json.field("expires_s", lifetime.expires?.seconds)
-      // A message from a hook's program belongs to the hook: hooks get no events of it.
-      json.field("origin", getenv("MESHPOST_HOOK").map { String(cString: $0) })
+      writeOrigin(to: &json)
       // So is its region that of the message that the hook got.
       json.field("answers", getenv("MESHPOST_MESSAGE").flatMap { Int64(String(cString: $0)) })
       more(&json)

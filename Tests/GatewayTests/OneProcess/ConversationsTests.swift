@@ -56,6 +56,10 @@ import Timing
         $0["text"]?.string == "two" && $0["reactions"]?.text.contains("👍") == true
       }
     }
+    // Like a message, a reaction belongs to whoever sent it.
+    let cheer = #"{"outgoing":"two","emoji":"🎉","id":"cheer","origin":"hook/h"}"#
+    #expect(try rig.post("/v1/react", cheer).status == 202)
+    #expect(try rig.outgoing("cheer")?["origin"]?.string == "hook/h")
     // The socket's default is received messages only: bots must not receive their own.
     #expect(try rig.rows("/v1/messages").count == 3)
     #expect(try rig.ask("GET", "/v1/messages?direction=up").status == 400)

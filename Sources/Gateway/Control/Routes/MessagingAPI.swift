@@ -45,7 +45,7 @@ struct MessagingAPI {
       request.priority = priority
     }
     try request.readRegion(body)
-    if let origin = try body.optional("origin"), (1...64).contains(origin.utf8.count) { request.origin = origin }
+    try request.readOrigin(body)
     return try await accept(request)
   }
 
@@ -91,6 +91,7 @@ struct MessagingAPI {
     var request = try number.map { try reaction(emoji, toMessage: $0) } ?? reaction(emoji, toOutgoing: key)
     guard !request.to.isEmpty else { throw Refusal.notFound(wanted.map { .message($0) } ?? .outgoing(key)) }
     request.key = try body.optional("id")
+    try request.readOrigin(body)
     return try await accept(request)
   }
 
@@ -240,6 +241,11 @@ struct MessagingAPI {
 }
 
 extension SendRequest {
+  /// Reads `origin`. A message and a reaction of a hook's program belong to the hook: it gets no events of them, and they use its air time.
+  fileprivate mutating func readOrigin(_ body: RequestBody) throws(Refusal) {
+    if let given = try body.optional("origin"), (1...64).contains(given.utf8.count) { origin = given }
+  }
+
   /// Reads `region` and `answers`.
   public mutating func readRegion(_ body: RequestBody) throws(Refusal) {
     region = try RegionChoice.read(body)
