@@ -204,4 +204,18 @@ import VirtualRadio
     pair.run(until: { pair.synchronizer.counters.connections == 2 && pair.synchronizer.state == .synced }, "again")
     #expect(left == 0 && pair.synchronizer.counters.fullContactLists == (lost == 2 ? 2 : 1))
   }
+
+  @Test func `a radio that does not tell its settings is not asked again once the gateway stops`() throws {
+    let pair = try Pair(on: InventedMachine())
+    pair.sync()
+    var asked = 0
+    pair.link.onCommand = { if case .appStart = $0 { asked += 1 } }
+    pair.link.losesReply = { if case .selfInfo = $0 { true } else { false } }
+    pair.synchronizer.radioWasRestarted()
+    #expect(pair.synchronizer.tasks.count == 1)
+    pair.run(until: { asked == 1 }, "it is asked")
+    pair.synchronizer.stop()
+    pair.run(until: { pair.synchronizer.tasks.count == 0 }, "the task ends")
+    #expect(asked == 1)
+  }
 }

@@ -26,7 +26,7 @@ public final class Synchronizer {
   private static let pollsToStart = 5
   private var polls = 0
   /// The radio did not tell its name and settings when it was asked for them: those that are known may be old.
-  public private(set) var doubtsIdentity = false
+  public internal(set) var doubtsIdentity = false
 
   public let connection: RadioConnection
   let store: Store
@@ -40,6 +40,8 @@ public final class Synchronizer {
 
   /// The task of `run`, or the daemon's end.
   var life = SyncLife.down
+  /// Work beside `run`, which may begin it anew: `stop` ends it.
+  let tasks: LoopTasks
   /// Resumed when the waiting task should check its conditions again.
   let woken = Waiter()
   var hints = MessageHints()
@@ -70,6 +72,7 @@ public final class Synchronizer {
     self.settings = settings
     self.loop = loop
     self.log = log
+    tasks = LoopTasks(on: loop)
     ways = MessageWays(store, on: loop)
     inbox = Inbox(connection, store, ways, on: loop, log: log)
     // If the store cannot be read, the first sync reads the channels.
@@ -146,7 +149,7 @@ public final class Synchronizer {
     plan.needs(.messages, now: true)
     // A radio's report of a change can be lost on the way.
     if !isCalled, contacts.isDue(at: loop.now) { plan.needs(.contacts) }
-    if doubtsIdentity { _ = loop.begin { [weak self] in await self?.refreshIdentity() } }
+    if doubtsIdentity { tasks.begin { [weak self] in await self?.refreshIdentity() } }
     polls += 1
     if polls.isMultiple(of: Self.pollsToStart) { inbox.doubtsStart() }
   }
@@ -213,6 +216,7 @@ public final class Synchronizer {
   public func stop() {
     life.halt()
     if !life.isEnding { life = .ending(nil) }
+    tasks.cancel()
     forgetNames()
     contacts.stop()
     let lost = inbox.close(isAsked: questions.isOpen)
@@ -243,37 +247,6 @@ public final class Synchronizer {
 
   /// The store writes and sends for the connected radio.
   public var isAttached: Bool { store.radioKey != nil && connection.identity?.info.key == store.radioKey }
-
-  private func journal(_ identity: RadioIdentity) {
-    write(
-      when: .soon,
-      { [now] store throws(SQLiteError) in
-        _ = try store.append(.radio, at: now, body: EventBody.radio(identity))
-      })
-  }
-
-  /// Reads the radio's settings again. False: it does not tell them, and what is known may be old. Then each poll asks again. `isChanged`: they may be
-  /// others since a command.
-  @discardableResult
-  public func refreshIdentity(isChanged: Bool = true) async -> Bool {
-    let before = connection.identity
-    if isChanged { doubtsIdentity = true }
-    var isAnswered = false
-    for _ in 0..<3 where !isAnswered && connection.state == .up {
-      let start = connection.submit(.start(client: "meshpost"), .interactive)
-      let device = await connection.ask(.deviceQuery(clientVersion: RadioSession.clientVersion), .interactive)
-      guard case .replied(.selfInfo) = await start?.outcome() else { continue }
-      switch device {
-      case .failed(.timedOut), .failed(.notSent), .failed(.linkLost): break
-      default: isAnswered = true  // an old firmware refuses it
-      }
-    }
-    doubtsIdentity = !isAnswered && connection.state == .up
-    guard let identity = connection.identity, identity != before else { return isAnswered }
-    journal(identity)
-    observer?.linkChanged()
-    return isAnswered
-  }
 
   // MARK: Used by the parts of `run`
 
@@ -344,17 +317,6 @@ extension Synchronizer {
     forgetNames()
     store.radioSeen(at: clock.milliseconds)
     if inbox.failure == nil { enter(.idle) }
-  }
-
-  /// Its clock and its table may be others now; after a factory reset, so is its key.
-  func radioWasRestarted() {
-    connection.radioWasRestarted()
-    guard isServing else { return }
-    log.notice("the radio was restarted: reading it again")
-    _ = loop.begin { [weak self] in
-      self?.restart(fully: true)
-      await self?.refreshIdentity()
-    }
   }
 
   func connectionChanged() { observer?.linkChanged() }

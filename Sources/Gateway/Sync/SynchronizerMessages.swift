@@ -125,8 +125,8 @@ extension Synchronizer {
         restarted: loss.start == .anew || loss.start == .unattended, radio: radio)
       _ = try store.append(.radioGap, at: moment, body: body)
     }
-    _ = loop.begin { [weak self] in
-      guard await commit.failure() != nil, let self else { return }
+    tasks.begin { [weak self] in
+      guard await commit.failure() != nil, !Task.isCancelled, let self else { return }
       losses.wasNotKept(loss, on: loop) { [weak self] in self?.keepUnkept() }
     }
   }

@@ -15,6 +15,7 @@ public final class MessageWays {
 
   private let store: Store
   private let loop: EventLoop
+  private let tasks: LoopTasks
   private var packets = PacketCopies()
   private var timer: LoopTimer?
   /// Numbers of messages belong to this database (`Store.replacements`).
@@ -29,6 +30,7 @@ public final class MessageWays {
 
   init(_ store: Store, on loop: EventLoop) {
     (self.store, self.loop, present) = (store, loop, store.replacements)
+    tasks = LoopTasks(on: loop)
   }
 
   /// The radio has heard a packet, for whomever it was.
@@ -170,7 +172,10 @@ public final class MessageWays {
   }
 
   /// The program ends: keeps and tells what is pending.
-  func stop() { tell(now: nil) }
+  func stop() {
+    tell(now: nil)
+    tasks.cancel()
+  }
 
   private func arm() {
     timer?.cancel()
@@ -193,8 +198,9 @@ public final class MessageWays {
       let commit = store.write(when: .heard) { store throws(SQLiteError) in
         try store.tellCopies(due.copies, more: due.more, of: due.message, at: moment)
       }
-      _ = loop.begin { [weak self] in
-        guard await commit.failure() != nil, let self, now != nil else { return }
+      guard now != nil else { continue }
+      tasks.begin { [weak self] in
+        guard await commit.failure() != nil, !Task.isCancelled, let self else { return }
         packets.failed(due, now: loop.now)
         arm()
       }
