@@ -274,6 +274,34 @@ import Transport
     }
   }
 
+  @Test func `rare messages are found among many, from both ends`() throws {
+    let fixture = try Fixture()
+    let store = fixture.store
+    func hear(_ count: Int, _ text: String, by radio: UInt8) throws {
+      let key = try #require(PublicKey(bytes: Array(repeating: radio, count: 32)))
+      try store.attach(key, name: Text("radio \(radio)"), at: 1)
+      store.post("a test") { store throws(SQLiteError) in
+        for number in 1...count {
+          let message = ContactMessage(
+            snr: nil, sender: KeyPrefix(value: 1), path: ReceivedPath(raw: 0), senderTime: UInt32(number),
+            text: Text("\(text) \(number)"))
+          _ = try store.insert(.contact(message), at: Moment(milliseconds: 1, trusted: true))
+        }
+      }
+      try store.commitNow()
+    }
+    try hear(1, "early", by: 1)
+    try hear(5000, "other", by: 2)
+    try hear(1, "late", by: 1)
+    let radio = String(repeating: "01", count: 6)
+    for query in ["", "&limit=5000", "&after=0"] {
+      let answer = try fixture.answer("GET /v1/messages?radio=\(radio)\(query)", until: "0\r\n\r\n")
+      #expect(answer.contains("early 1") && answer.contains("late 1") && !answer.contains("other"), "\(query)")
+    }
+    let followed = try fixture.answer("GET /v1/messages?radio=\(radio)&follow=1", until: "late 1")
+    #expect(followed.contains("early 1") && !followed.contains("other"))
+  }
+
   @Test func `the doctor sees that the database file is gone`() throws {
     let fixture = try Fixture()
     #expect(try fixture.answer("GET /v1/doctor").contains("removed or replaced") == false)

@@ -76,6 +76,49 @@ import Testing
     #expect(forth == (0..<12).map(String.init) && back == forth.reversed())
   }
 
+  @Test(arguments: Int64(1)...5)
+  func `parts of any size have each row once, in both directions`(span: Int64) throws {
+    let shop = try filled("ssrsrrsssrrs") { Int64(100 - $0) }
+    let kinds: [MessageQuery.Directions] = [.both, .sent, .received]
+    for directions in kinds {
+      var query = MessageQuery()
+      query.directions = directions
+      let all = try numbers(shop, query, directions).map(\.text)
+      var (forth, back): ([String], [String]) = ([], [])
+      var rest: MessageQuery? = query
+      while let next = rest {
+        let (part, more) = try shop.store.oldestPart(of: next, span: span)
+        forth += try numbers(shop, part, directions).map(\.text)
+        rest = more
+      }
+      rest = query
+      while let next = rest {
+        let (part, more) = try shop.store.newestPart(of: next, span: span)
+        back += try numbers(shop, part, directions, oldestFirst: false).map(\.text)
+        rest = more
+      }
+      #expect(forth == all && back == all.reversed())
+    }
+  }
+
+  @Test func `a part looks at a bounded number of messages`() throws {
+    let shop = try Shop()
+    shop.store.write { store throws(SQLiteError) in
+      for number in 1...5000 {
+        _ = try store.insert(Shop.direct("word \(number)", time: UInt32(number)), at: Shop.moment)
+      }
+    }
+    try shop.store.commitNow()
+    var sizes: [Int] = []
+    var rest: MessageQuery? = MessageQuery()
+    while let next = rest {
+      let (part, more) = try shop.store.oldestPart(of: next)
+      sizes.append(try numbers(shop, part, .received, limit: 5000).count)
+      rest = more
+    }
+    #expect(sizes.reduce(0, +) == 5000 && sizes.allSatisfy { $0 <= 2048 }, "\(sizes)")
+  }
+
   @Test func `a sent message is found by its words, also after old messages are deleted`() throws {
     let shop = try filled("rsrs")
     func index() throws {

@@ -75,32 +75,40 @@ struct MessagesAPI {
   private func list(
     _ query: MessageQuery, limit: Int, hasAfter: Bool, _ rows: MessageRow, _ reply: Reply
   ) async throws -> Answer {
-    if !hasAfter, limit <= ControlAPI.pageRows { return try await reply.rows(newest(query, limit, rows)) }
+    if !hasAfter, limit <= ControlAPI.pageRows {
+      let lines = try await newest(query, limit, rows)
+      return try await reply.rows(lines)
+    }
     var query = query
     if !hasAfter { query.after = try await beginning(ofNewest: limit, query) }
-    var left = limit
+    var (rest, left): (MessageQuery?, Int) = (query, limit)
     return try await reply.rows {
-      let most = min(ControlAPI.pageRows, left)
-      let (lines, count) = try Self.page(&query, most, rows)
-      left -= count
-      return (lines, count < most || left <= 0)
+      guard let next = rest, left > 0 else { return ([], true) }
+      let page = try Self.page(next, min(ControlAPI.pageRows, left), rows)
+      left -= page.count
+      rest = page.rest
+      return (page.lines, rest == nil || left <= 0)
     }
   }
 
-  /// The next rows; the query continues after them.
+  /// The next rows, and the query that continues after them; `nil`: these are all. There may be none yet: a page looks at a part of the messages.
   private static func page(
-    _ query: inout MessageQuery, _ most: Int, _ rows: MessageRow
-  ) throws(SearchError) -> (lines: [UInt8], count: Int) {
+    _ query: MessageQuery, _ most: Int, _ rows: MessageRow
+  ) throws -> (lines: [UInt8], count: Int, rest: MessageQuery?) {
+    let (part, rest) = try rows.store.oldestPart(of: query)
     var lines: [UInt8] = []
     var (count, last) = (0, query.after)
-    try rows.store.eachRow(query, oldestFirst: true, limit: most) { row in
+    try rows.store.eachRow(part, oldestFirst: true, limit: most) { row in
       lines += ControlAPI.line { rows.write(row, to: &$0) }
       last = row.place
       count += 1
       return true
     }
-    query.after = last
-    return (lines, count)
+    guard count == most else { return (lines, count, rest) }
+    // The part may have more.
+    var next = query
+    next.after = last
+    return (lines, count, next)
   }
 
   /// Messages that are passed in one turn on the way back to the first that is wanted.
@@ -108,29 +116,38 @@ struct MessagesAPI {
 
   /// The position before the newest `limit` messages, so that they can be sent oldest first. Others have their turns meanwhile.
   private func beginning(ofNewest limit: Int, _ query: MessageQuery) async throws -> MessagePlace {
-    var (query, left, isEnd) = (query, limit, false)
-    while left > 0, !isEnd {
+    var (rest, left): (MessageQuery?, Int) = (query, limit)
+    var oldest = MessagePlace.last
+    while left > 0, var next = rest {
+      let (part, more) = try dependencies.store.newestPart(of: next)
       let most = min(left, Self.passedAtOnce)
-      var (oldest, count) = (query.before, 0)
-      try dependencies.store.eachRow(query, limit: most) { row in
+      var count = 0
+      try dependencies.store.eachRow(part, limit: most) { row in
         oldest = row.place
         count += 1
         return true
       }
-      query.before = oldest
       left -= count
-      isEnd = count < most
+      // The part may have more.
+      next.before = oldest
+      rest = count == most ? next : more
       try await dependencies.loop.nextTurn()
     }
-    return left == limit ? .last : Self.place(before: query.before)
+    return left == limit ? .last : Self.place(before: oldest)
   }
 
-  /// Reads one page backwards, so that the index is used once.
-  private func newest(_ query: MessageQuery, _ limit: Int, _ rows: MessageRow) throws(SearchError) -> [UInt8] {
+  /// Reads backwards, so that the index is used once for most pages. Others have their turns while few messages match.
+  private func newest(_ query: MessageQuery, _ limit: Int, _ rows: MessageRow) async throws -> [UInt8] {
     var found: [ConversationRow] = []
-    try dependencies.store.eachRow(query, limit: limit) { row in
-      found.append(row)
-      return true
+    var rest: MessageQuery? = query
+    while found.count < limit, let next = rest {
+      let (part, more) = try dependencies.store.newestPart(of: next)
+      try dependencies.store.eachRow(part, limit: limit - found.count) { row in
+        found.append(row)
+        return true
+      }
+      rest = more
+      if more != nil { try await dependencies.loop.nextTurn() }
     }
     return found.reversed().flatMap { row in ControlAPI.line { rows.write(row, to: &$0) } }
   }
@@ -143,7 +160,7 @@ struct MessagesAPI {
   ) async throws -> Answer {
     let store = dependencies.store
     var query = query
-    if !hasAfter { query.after = limit == 0 ? .last : try beginning(ofFollowed: limit, query) }
+    if !hasAfter { query.after = limit == 0 ? .last : try await beginning(ofFollowed: limit, query) }
     var (isBegun, seq) = (hasAfter ? false : limit == 0, store.lastSeq)
     // Filters such as `from` are applied to all messages, because some may not be indexed yet.
     var all = MessageQuery(after: query.after, radio: query.radio)
@@ -151,16 +168,19 @@ struct MessagesAPI {
     var shown: Int64 = 0
     return try await reply.rows(follow: true) {
       if !isBegun {
+        let (part, rest) = try store.oldestPart(of: all)
         var lines: [UInt8] = []
         var count = 0
-        try store.eachRow(all, oldestFirst: true, limit: ControlAPI.pageRows) { row in
+        try store.eachRow(part, oldestFirst: true, limit: ControlAPI.pageRows) { row in
           if Self.fits(row, query) { lines += ControlAPI.line { rows.write(row, to: &$0) } }
           all.after = row.place
           shown = max(shown, row.place.message)
           count += 1
           return true
         }
-        isBegun = count < ControlAPI.pageRows
+        guard count < ControlAPI.pageRows else { return (lines, false) }
+        isBegun = rest == nil
+        all = rest ?? all
         return (lines, false)
       }
       let (lines, count) = try Self.news(after: &seq, query, shown: shown, rows)
@@ -212,16 +232,23 @@ struct MessagesAPI {
   /// Messages that are searched for those shown before following.
   private static let maxLookedBack = 10_000
 
-  private func beginning(ofFollowed limit: Int, _ query: MessageQuery) throws -> MessagePlace {
-    var count = 0
+  private func beginning(ofFollowed limit: Int, _ query: MessageQuery) async throws -> MessagePlace {
+    var (count, looked) = (0, 0)
     var all = MessageQuery(radio: query.radio)
     all.directions = query.directions
     var place = try dependencies.store.endOfMessages()
-    try dependencies.store.eachRow(all, limit: Self.maxLookedBack) { row in
-      guard Self.fits(row, query) else { return true }
-      place = row.place
-      count += 1
-      return count < limit
+    var rest: MessageQuery? = all
+    while count < limit, looked < Self.maxLookedBack, let next = rest {
+      let (part, more) = try dependencies.store.newestPart(of: next)
+      try dependencies.store.eachRow(part, limit: Self.maxLookedBack - looked) { row in
+        looked += 1
+        guard Self.fits(row, query) else { return true }
+        place = row.place
+        count += 1
+        return count < limit
+      }
+      rest = more
+      if more != nil { try await dependencies.loop.nextTurn() }
     }
     return count > 0 ? Self.place(before: place) : place
   }

@@ -101,7 +101,7 @@ extension Store {
   }
 
   /// The range of ids of messages in the query's time and of its radio: ids grow with time.
-  private func ids(_ query: MessageQuery) throws(SQLiteError) -> (low: Int64, high: Int64) {
+  func ids(_ query: MessageQuery) throws(SQLiteError) -> (low: Int64, high: Int64) {
     var (low, high) = (query.after.message, query.before.message)
     // If the upper position is after a received message, that message is included.
     if query.before.outgoing > 0, high < .max { high += 1 }
