@@ -18,7 +18,7 @@ struct MessagesAPI {
   /// The newest `limit` matching messages (100), or the first after a position; `follow=1` continues with new ones.
   func show(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     let query = try query(request)
-    let limit = Int(clamping: min(max(ControlAPI.number(request, "limit") ?? 100, 0), 1_000_000))
+    let limit = Int(clamping: ControlAPI.number(request, "limit") ?? 100)
     let hasAfter = request.query["after"] != nil
     let rows = MessageRow(
       store: dependencies.store, relay: request.query["upstreams"] == "1" ? dependencies.relay : nil,
