@@ -36,7 +36,8 @@ public final class ControlAPI {
     guard metricsPort > 0 else { return }
     do {
       servers.append(
-        try HTTPServer(loopbackPort: metricsPort, on: loop, log: log) { request, responder in
+        // Every user of the machine can connect, and reading metrics needs no body.
+        try HTTPServer(loopbackPort: metricsPort, bodyLimit: 0, on: loop, log: log) { request, responder in
           await self.serveMetrics(request, responder)
         })
     } catch {

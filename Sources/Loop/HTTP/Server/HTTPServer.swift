@@ -64,15 +64,15 @@ public final class HTTPServer {
     task = loop.begin { await self.run() }
   }
 
-  /// Listens on 127.0.0.1; port 0 selects a free one.
+  /// Listens on 127.0.0.1; port 0 selects a free one. `bodyLimit`: maximum body of a request.
   public init(
-    loopbackPort: UInt16, on loop: EventLoop, log: Log = Log(),
+    loopbackPort: UInt16, bodyLimit: Int = HTTPServer.maxBody, on loop: EventLoop, log: Log = Log(),
     _ handler: @escaping Handler
   ) throws(SystemError) {
     self.loop = loop
     location = nil
     self.handler = handler
-    (bodyLimit, admits) = (Self.maxBody, { _ in true })
+    (self.bodyLimit, admits) = (bodyLimit, { _ in true })
     limiter = ConnectionLimiter(most: Self.maxConnections, mostOfOne: Self.maxOfOne)
     let descriptor: Int32
     (descriptor, port) = try LoopbackSocket.listen(on: loopbackPort)

@@ -270,6 +270,24 @@ private final class RawClient {
     server.stop()
   }
 
+  @Test func `a server that takes no bodies refuses one`() throws {
+    let loop = EventLoop(on: InventedMachine())
+    var requests: [String] = []
+    let server = try HTTPServer(loopbackPort: 0, bodyLimit: 0, on: loop) { request, answer in
+      requests.append(request.method)
+      answer.respond(HTTPResponse(status: 200))
+    }
+    for request in ["POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc", Self.request] {
+      let client = try call(server, on: loop)
+      say(request, client, on: loop)
+      let began = loop.now
+      while heard(client) != nil, loop.now - began < .seconds(300) { loop.turn(wait: true) }
+      close(client)
+    }
+    #expect(requests == ["GET"])
+    server.stop()
+  }
+
   @Test(arguments: ["", "GET /a HT", "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nabc"])
   func `a client that does not finish its request is disconnected`(_ beginning: String) throws {
     let loop = EventLoop(on: InventedMachine())
