@@ -72,6 +72,15 @@ private final class SlowHost: RelayHost {
     #expect(!before.isExactly(try broker(topic: one, clientID: one, notify: [two])))
   }
 
+  @Test func `a short acknowledgement is a number in the range of those in JSON`() {
+    func position(_ text: String) -> Int64? { HubOverHTTP.position(Array(text.utf8)) }
+    #expect(position("0") == 0 && position("17") == 17)
+    #expect(position("9007199254740992") == 9_007_199_254_740_992)
+    for text in ["", "-1", "x", "1.5", "9007199254740993", "9223372036854775807", "99999999999999999999"] {
+      #expect(position(text) == nil, "\(text)")
+    }
+  }
+
   @Test func `a broker's address is split by its bytes`() {
     #expect(
       UpstreamSettings.broker("ws://host/\u{301}x").map { Array(($0.path ?? "").utf8) } == Array("/\u{301}x".utf8))

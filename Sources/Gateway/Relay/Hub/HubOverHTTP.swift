@@ -174,7 +174,7 @@ final class HubOverHTTP {
       unknownKeys += 1
       return nil
     }
-    let verdict = verdict(result) { Int64(String(decoding: $0, as: UTF8.self)).flatMap { $0 >= 0 ? $0 : nil } }
+    let verdict = verdict(result) { Self.position($0) }
     switch verdict {
     case .acknowledged:
       unknownKeys = 0
@@ -183,6 +183,11 @@ final class HubOverHTTP {
     case .retry, .failing, .hungUp, .diverged, .stopped: break
     }
     return verdict
+  }
+
+  /// The position in the answer to a short post: digits alone. Greater numbers than in JSON are refused, as there.
+  static func position(_ answer: [UInt8]) -> Int64? {
+    Int64(String(decoding: answer, as: UTF8.self)).flatMap { JSONValue.integer($0).count }
   }
 
   func carry(_ batch: Batch) async -> Verdict {
