@@ -241,7 +241,7 @@ struct MessagingAPI {
 }
 
 extension SendRequest {
-  /// Reads `origin`. A message and a reaction of a hook's program belong to the hook: it gets no events of them, and they use its air time.
+  /// Reads `origin`. A message and a reaction of a hook's program belong to the hook: hooks get no event `outgoing` of them, and they use its air time.
   fileprivate mutating func readOrigin(_ body: RequestBody) throws(Refusal) {
     if let given = try body.optional("origin"), (1...64).contains(given.utf8.count) { origin = given }
   }
