@@ -247,6 +247,16 @@ import Transport
     }
   }
 
+  @Test func `a page learns at once what the gateway's clock shows`() throws {
+    let fixture = try Fixture()
+    let before = fixture.loop.wallClock.milliseconds
+    let answer = try fixture.answer("GET /v1/live", until: "event: status")
+    let line = try #require(answer.split(separator: "\n").first { $0.contains(#""epoch":"#) }, "\(answer)")
+    let hello = try JSONValue(parsing: Array(line.utf8.dropFirst("data: ".utf8.count)))
+    let now = try #require(hello["now"]?.integer)
+    #expect(now >= before && now <= fixture.loop.wallClock.milliseconds)
+  }
+
   @Test func `a follower gets the number of events that were deleted before it received them`() throws {
     let fixture = try Fixture()
     fixture.append(1...10)

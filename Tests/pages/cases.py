@@ -285,6 +285,16 @@ def reload_back_and_deep_links(world):
 
 
 @test
+def ages_go_by_the_gateways_clock(world):
+    browser = world.open("/conversations")
+    browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({ live }) => live.isLinked)"))
+    # As on a machine whose clock is nine hours ahead.
+    words, error = browser.script("""const real = Date.now(); Date.now = () => real + 9 * 3600000;
+      return import('/pages/parts/times.js').then(({ ago, now }) => [ago(real - 600000), Math.abs(now() - real)])""")
+    assert "10 min" in words and error < 60_000, (words, error)
+
+
+@test
 def drafts_stay(world):
     browser = chat(world)
     text = fresh("not sent yet")

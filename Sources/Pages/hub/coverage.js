@@ -1,7 +1,7 @@
 // Which gateway hears which node: as a map, with the links of what is chosen, and as a matrix.
 import { fill, icon, iconButton, make } from "../parts/page.js";
 import { number } from "../parts/numbers.js";
-import { when } from "../parts/times.js";
+import { now, when } from "../parts/times.js";
 import { cut, named, seen } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { clusters, Ground } from "../parts/ground.js";
@@ -125,7 +125,7 @@ export class View {
     if (this.#isLoading) return;
     this.#isLoading = true;
     const span = this.#span;
-    const since = SPANS[span] ? live.now - SPANS[span] : undefined;
+    const since = SPANS[span] ? now() - SPANS[span] : undefined;
     try {
       const [gateways, nodes] = [new Map(), new Map()];
       let [count, after] = [0, undefined];

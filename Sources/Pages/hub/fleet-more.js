@@ -1,12 +1,12 @@
 // Behind the fleet's table: a line of the last day for each figure, and what has changed since one looked last.
 import { draw, fill, make } from "../parts/page.js";
 import { number } from "../parts/numbers.js";
-import { when } from "../parts/times.js";
+import { now, when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
 import { t, tn } from "../parts/words.js";
 import { ask, query } from "../stores/api.js";
 import { inTurn } from "../stores/store.js";
-import { fleet, gatewayName, live } from "./live.js";
+import { fleet, gatewayName } from "./live.js";
 import { changes, see } from "./seen.js";
 
 const HOUR = 3_600_000;
@@ -31,7 +31,7 @@ export class FleetMore {
   async #load() {
     try {
       const { alerts } = await ask(query("/v1/alerts", { state: "all", limit: 1000 }));
-      this.#alerts = alerts.filter((one) => (one.ended_at ?? Infinity) > live.now - 24 * HOUR);
+      this.#alerts = alerts.filter((one) => (one.ended_at ?? Infinity) > now() - 24 * HOUR);
     } catch {
       // A hub without alerts has no line of them.
       this.#alerts = null;

@@ -1,6 +1,7 @@
 // The hub's one stream of what happens, and the fleet that it keeps up to date.
 import { forgetEarly } from "../first.js";
 import { gist, seen } from "../parts/text.js";
+import { now, setNow } from "../parts/times.js";
 import { ask, query } from "../stores/api.js";
 import { inTurn, ServedStore, Stream } from "../stores/store.js";
 
@@ -16,11 +17,6 @@ class HubLive extends Stream {
   #arrived = null;
   #spoken = 0;
   #watch = 0;
-  /** By how much the hub's clock is ahead of `performance.now()`; `null`: the hub has not told it yet. */
-  #ahead = null;
-
-  /** Whole milliseconds by the hub's clock, which dates what gateways send: this browser's may be wrong. */
-  get now() { return this.#ahead === null ? Date.now() : Math.round(this.#ahead + performance.now()); }
 
   start() {
     this.#open();
@@ -50,10 +46,6 @@ class HubLive extends Stream {
     this.#arrived = arrived ?? null;
   }
 
-  #setClock({ now }) {
-    if (Number.isFinite(now)) this.#ahead = now - performance.now();
-  }
-
   #open() {
     this.#spoken = performance.now();
     const source = new EventSource(query("/v1/live", { after: this.#position, arrived: this.#arrived }));
@@ -62,13 +54,13 @@ class HubLive extends Stream {
     source.addEventListener("hello", (event) => {
       spoke();
       const hello = JSON.parse(event.data);
-      this.#setClock(hello);
+      setNow(hello.now);
       this.#know(hello);
       forgetEarly();
       if (this.since !== null) { this.since = null; this.changed(); }
       this.tell("hello");
     });
-    source.addEventListener("tick", (event) => { spoke(); this.#setClock(JSON.parse(event.data)); });
+    source.addEventListener("tick", (event) => { spoke(); setNow(JSON.parse(event.data).now); });
     source.addEventListener("message", (event) => {
       if (!event.data) return;
       spoke();
@@ -180,7 +172,7 @@ const SILENT_MS = 15 * 60_000;
 /** `linked`, `quiet` (it came lately), `silent`. */
 export function contact(row) {
   if (row.linked) return "linked";
-  return live.now - row.last_seen < SILENT_MS ? "quiet" : "silent";
+  return now() - row.last_seen < SILENT_MS ? "quiet" : "silent";
 }
 
 const NEEDS = ["silent", "radio", "store", "power", "clock"];

@@ -2,7 +2,7 @@
 // nothing is missed; here they stand by when they were heard: what a gateway sends after a cut stands where it was said.
 import { fill, icon, iconButton, make } from "../parts/page.js";
 import { decibels, number } from "../parts/numbers.js";
-import { full, when } from "../parts/times.js";
+import { full, now, when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
 import { written } from "../parts/written.js";
 import { t } from "../parts/words.js";
@@ -98,7 +98,7 @@ export class View {
   /** As the hub is asked: spans are from now on backwards. */
   get #asked() {
     const { within, ...rest } = this.#filter;
-    return within ? { ...rest, since: live.now - SPANS[within], until: null } : rest;
+    return within ? { ...rest, since: now() - SPANS[within], until: null } : rest;
   }
 
   #isBetween = false;
@@ -258,7 +258,7 @@ const FIRST_MS = Date.UTC(2025, 0, 1);
 
 /** The newest first. What a clock that was not set says counts as heard with what came before it. */
 export function byTime(rows) {
-  const latest = live.now + HOUR;
+  const latest = now() + HOUR;
   let before = FIRST_MS;
   const times = new Map();
   for (const row of [...rows].sort((a, b) => a.position - b.position)) {

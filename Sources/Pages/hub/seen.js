@@ -1,4 +1,5 @@
 // What has changed since one looked last: this browser keeps what it showed of each gateway when somebody said that they have seen it.
+import { now } from "../parts/times.js";
 import { Kept } from "../stores/kept.js";
 import { contact, needs } from "./live.js";
 
@@ -15,7 +16,7 @@ function digest(row) {
 /** As they are now, they have been seen. */
 export function see(rows) {
   if (rows.size > MOST) return;
-  kept.value = known = { at: Date.now(), rows: Object.fromEntries([...rows.values()].map((row) => [row.gateway, digest(row)])) };
+  kept.value = known = { at: now(), rows: Object.fromEntries([...rows.values()].map((row) => [row.gateway, digest(row)])) };
 }
 
 /** `{at, changes: [{gateway, what, before?, after?}]}`; `null`: nobody has looked yet, here. `what`: a word of the catalogue. */
@@ -28,12 +29,12 @@ export function changes(rows) {
     const was = before.get(row.gateway);
     before.delete(row.gateway);
     if (!was) { found.push({ gateway: row.gateway, what: "new" }); continue; }
-    const now = digest(row);
-    if (now.c !== was.c) found.push({ gateway: row.gateway, what: now.c ? "silent" : "back" });
+    const is = digest(row);
+    if (is.c !== was.c) found.push({ gateway: row.gateway, what: is.c ? "silent" : "back" });
     const old = new Set(String(was.n).split(" ").filter(Boolean));
-    for (const one of now.n.split(" ").filter(Boolean)) if (!old.delete(one)) found.push({ gateway: row.gateway, what: `need-${one}` });
+    for (const one of is.n.split(" ").filter(Boolean)) if (!old.delete(one)) found.push({ gateway: row.gateway, what: `need-${one}` });
     for (const one of old) found.push({ gateway: row.gateway, what: `over-${one}` });
-    if (now.v !== was.v && now.v) found.push({ gateway: row.gateway, what: was.v ? "version" : "version-first", before: String(was.v), after: now.v });
+    if (is.v !== was.v && is.v) found.push({ gateway: row.gateway, what: was.v ? "version" : "version-first", before: String(was.v), after: is.v });
   }
   for (const gateway of before.keys()) found.push({ gateway, what: "gone" });
   return { at: Number(seen.at) || 0, changes: found };

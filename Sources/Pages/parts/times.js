@@ -16,6 +16,19 @@ const DAY = 86_400_000;
 /** Dates end there, by the language's own rules. */
 const isTime = (ms) => Number.isFinite(ms) && Math.abs(ms) <= 8.64e15;
 
+/** By how much the host's clock is ahead of `performance.now()`, which nobody sets; `null`: the host has not told it yet. */
+let ahead = null;
+
+/** Whole milliseconds by the host's clock, which dates what is shown: this browser's may be wrong. */
+export function now() { return ahead === null ? Date.now() : Math.round(ahead + performance.now()); }
+
+/** What the host's clock shows; an older host does not tell it. */
+export function setNow(ms) {
+  if (!Number.isFinite(ms)) return;
+  ahead = ms - performance.now();
+  tellTimesAnew();
+}
+
 /** The calendar's day, as something to compare. */
 export function dayOf(ms) {
   const date = new Date(ms);
@@ -23,24 +36,24 @@ export function dayOf(ms) {
 }
 
 export function day(ms) {
-  const now = Date.now();
-  if (dayOf(ms) === dayOf(now)) return t("day.today");
-  if (dayOf(ms) === dayOf(now - DAY)) return t("day.yesterday");
-  const year = new Date(ms).getFullYear() === new Date(now).getFullYear() ? undefined : "numeric";
+  const today = now();
+  if (dayOf(ms) === dayOf(today)) return t("day.today");
+  if (dayOf(ms) === dayOf(today - DAY)) return t("day.yesterday");
+  const year = new Date(ms).getFullYear() === new Date(today).getFullYear() ? undefined : "numeric";
   return formatter(Intl.DateTimeFormat, { weekday: "long", day: "numeric", month: "long", year }).format(ms);
 }
 
 /** For a list: the time today, the day this week, else the date. */
 export function brief(ms) {
-  const now = Date.now();
-  if (dayOf(ms) === dayOf(now)) return clock(ms);
-  if (now - ms < 6 * DAY && ms <= now) return formatter(Intl.DateTimeFormat, { weekday: "short" }).format(ms);
-  return formatter(Intl.DateTimeFormat, { day: "numeric", month: "short", year: now - ms > 300 * DAY ? "2-digit" : undefined }).format(ms);
+  const age = now() - ms;
+  if (dayOf(ms) === dayOf(now())) return clock(ms);
+  if (age < 6 * DAY && age >= 0) return formatter(Intl.DateTimeFormat, { weekday: "short" }).format(ms);
+  return formatter(Intl.DateTimeFormat, { day: "numeric", month: "short", year: age > 300 * DAY ? "2-digit" : undefined }).format(ms);
 }
 
 /** How long ago, under a day; else when. */
 export function ago(ms) {
-  const seconds = (Date.now() - ms) / 1000;
+  const seconds = (now() - ms) / 1000;
   const format = formatter(Intl.RelativeTimeFormat, { numeric: "auto", style: "short" });
   if (seconds < 45) return t("ago.now");
   if (seconds < 3600) return format.format(-Math.max(1, Math.round(seconds / 60)), "minute");

@@ -1,8 +1,9 @@
 import { forgetEarly } from "../first.js";
+import { setNow } from "../parts/times.js";
 import { Kept } from "./kept.js";
 import { Stream } from "./store.js";
 
-/** The host sends something at least each 20 s, if only a comment. */
+/** The host sends something at least each 20 s, if only its time; an older one, a comment. */
 const SILENCE_MS = 45_000;
 /** After so long it is quicker to read everything anew than to catch up. */
 const AFRESH_MS = 600_000;
@@ -147,6 +148,7 @@ class Live extends Stream {
   }
 
   #happened(name, value, id) {
+    if (name === "hello" || name === "tick") setNow(value.now);
     if (name === "hello") {
       // Another gateway, or one that was set back: what this page knows is of another journal. Or more was missed than is told.
       const journal = `${value.gateway} ${value.epoch ?? ""}`;

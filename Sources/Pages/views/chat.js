@@ -1,7 +1,7 @@
 // One conversation: what was said, in one order, and the place to write.
 import { fill, icon, iconButton, make, say } from "../parts/page.js";
 import { number } from "../parts/numbers.js";
-import { dayOf, when } from "../parts/times.js";
+import { dayOf, now, when } from "../parts/times.js";
 import { hue, initial, isReaction, named } from "../parts/text.js";
 import { written } from "../parts/written.js";
 import { t } from "../parts/words.js";
@@ -227,7 +227,7 @@ export class OpenChat {
       const date = dayOf(row.received_at);
       if (!last || dayOf(last.received_at) !== date) {
         // By its message: a clock that was set back brings the same day twice.
-        items.push({ key: `day ${row.cursor}`, version: dayOf(Date.now()), kind: "day", isLoose: true, at: row.received_at });
+        items.push({ key: `day ${row.cursor}`, version: dayOf(now()), kind: "day", isLoose: true, at: row.received_at });
         last = null;
       }
       if (!wasNew && this.unreadBefore && row.direction === "received" && compare(row.cursor, this.#readBefore) > 0) {

@@ -1,7 +1,7 @@
 // Where the nodes are: shapes by kind, age as opacity, near ones as one; and the list of what is in sight.
 import { fill, make } from "../parts/page.js";
 import { number } from "../parts/numbers.js";
-import { when } from "../parts/times.js";
+import { now, when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { clusters, Ground } from "../parts/ground.js";
@@ -249,6 +249,6 @@ function kindOf(node) { return KINDS.includes(node.type) ? node.type : "none"; }
 
 /** What was not heard for long fades. */
 function opacity(node) {
-  const hours = (Date.now() - (node.last_heard ?? node.first_seen ?? 0)) / 3_600_000;
+  const hours = (now() - (node.last_heard ?? node.first_seen ?? 0)) / 3_600_000;
   return hours < 1 ? 1 : hours < 24 ? 0.8 : hours < 168 ? 0.6 : 0.4;
 }

@@ -14,7 +14,7 @@ import Timing
 struct LiveAPI {
   /// The shortest time between two states.
   private static let statePause: Duration = .seconds(1)
-  /// After this silence a comment is sent: otherwise the client would consider the connection dead.
+  /// After this silence a `tick` is sent: otherwise the client would consider the connection dead.
   private static let silence: Duration = .seconds(20)
   /// A client that has missed more events than this gets none of them, and loads the page's data again.
   private static let mostMissed: Int64 = 5000
@@ -45,7 +45,7 @@ struct LiveAPI {
         try Self.event("status", nil, &out) { try StatusReport(dependencies: dependencies).write(to: &$0) }
         (feed.isStateWanted, feed.stateDue) = (false, now + Self.statePause)
       }
-      if out.isEmpty, now >= feed.spoken + Self.silence { out += Array(": still here\n\n".utf8) }
+      if out.isEmpty, now >= feed.spoken + Self.silence { tick(&out) }
       if !out.isEmpty { feed.spoken = now }
       timer?.cancel()
       timer = loop.schedule(at: feed.isStateWanted ? feed.stateDue : feed.spoken + Self.silence) {
@@ -100,7 +100,14 @@ struct LiveAPI {
       json.field("epoch", dependencies.store.epoch)
       json.field("seq", seq)
       json.field("missed", hasMissed ? true : nil)
+      // Pages judge ages by it: a browser's clock may be wrong.
+      json.field("now", dependencies.loop.wallClock.milliseconds)
     }
+  }
+
+  /// The connection is there; and what the clock shows, which may have been set since.
+  private func tick(_ out: inout [UInt8]) {
+    Self.event("tick", nil, &out) { json in json.field("now", dependencies.loop.wallClock.milliseconds) }
   }
 
   /// Writes events of the journal; returns how many were read. If some were deleted before the client got them, it is
