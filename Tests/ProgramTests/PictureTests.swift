@@ -82,5 +82,37 @@ extension WholeProgramTests {
       }
       #expect(sums == [30, 1], "received, and sent")
     }
+
+    @Test func `a chart whose period has more than it reads says so`() throws {
+      let scratch = Scratch()
+      let socket = scratch.location("full.sock")
+      let server = try Program("/usr/bin/python3", ["-c", Self.full, socket])
+      try server.line(with: "listening")
+      for (kind, words) in [("battery", "10000 readings"), ("clock", nil), ("traffic", "10000 sent messages")] {
+        let file = scratch.location("full.svg")
+        let lines = try Program.own("meshpost", ["chart", kind, "--output", file, "--socket", socket]).finished()
+        #expect(lines.contains { $0.contains("are left out") } == (words != nil), "\(kind): \(lines)")
+        if let words { #expect(lines.contains { $0.contains("the newest \(words):") }, "\(kind): \(lines)") }
+      }
+    }
+
+    /// A gateway with as many readings and sent messages as it keeps, all of the last minute, and few of a kind.
+    private static let full = """
+      import socketserver, sys, time
+      now = int(time.time() * 1000)
+      row = b'{"at":%d,"created_at":%d,"kind":"node_status","body":{"node":"aa","name":"Birch","battery_mv":%d}}\\n'
+      rows = [row % (now - 5 * left, now - 5 * left, 3700 + left % 10) for left in range(10000, 0, -1)]
+      class Handler(socketserver.StreamRequestHandler):
+          def handle(self):
+              while line := self.rfile.readline():
+                  while self.rfile.readline() not in (b"\\r\\n", b"\\n", b""): pass
+                  body = b"".join(rows[-10:] if b"/v1/messages" in line or b"kind=" in line else rows)
+                  head = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/x-ndjson\\r\\nContent-Length: %d\\r\\n\\r\\n"
+                  self.wfile.write(head % len(body) + body)
+      class Server(socketserver.ThreadingUnixStreamServer): daemon_threads = True
+      server = Server(sys.argv[1], Handler)
+      print("listening", flush=True)
+      server.serve_forever()
+      """
   }
 }

@@ -30,9 +30,10 @@ struct ChartCommand: ParsableCommand {
     @Argument(help: "Only messages from this node.", completion: Completing.nodes) var node: String?
 
     func run() throws {
-      var points: [Chart.Point] = []
-      let target = options.radio.target("/v1/messages?limit=100000&since=\(options.beginning)".with(["from": node]))
-      let others = try ControlClient(connection).rows(target) { row in
+      var (points, count): ([Chart.Point], Int) = ([], 0)
+      let path = "/v1/messages?limit=\(ChartCommand.mostDots)&since=\(options.beginning)"
+      let others = try ControlClient(connection).rows(options.radio.target(path.with(["from": node]))) { row in
+        count += 1
         if let at = row[Shape.Message().receivedAt], let snr = row[Shape.Message().snr] {
           points.append(.init(at: at, value: snr))
         }
@@ -41,6 +42,7 @@ struct ChartCommand: ParsableCommand {
         title: "signal\(node.map { " of \($0)" } ?? "")", unit: "dB", from: options.beginning, form: .dots,
         series: [("signal-to-noise ratio", points)])
       try ChartCommand.write(chart, options, connection)
+      ChartCommand.tell(count, "messages", of: ChartCommand.mostDots)
       others.tell("messages", options.radio, connection)
     }
   }
@@ -53,12 +55,14 @@ struct ChartCommand: ParsableCommand {
 
     /// `kind`: of the readings; `nil`: all. `value`: of a reading's body; `nil`: it has none.
     func draw(_ title: String, _ unit: String, _ kind: String?, _ value: @escaping (JSONValue) -> Double?) throws {
-      var (series, nodes): ([(String, [Chart.Point])], [String]) = ([], [])
-      let target = options.radio.target("/v1/readings?limit=10000".with(["node": node, "kind": kind]))
+      var (series, nodes, count): ([(String, [Chart.Point])], [String], Int) = ([], [], 0)
+      let path = "/v1/readings?limit=\(ChartCommand.mostReadings)"
+      let target = options.radio.target(path.with(["node": node, "kind": kind]))
       let row = Shape.Reading()
       try ControlClient(connection).rows(target) { reading in
-        guard let at = reading[row.at], at >= options.beginning, let body = reading[row.body], let value = value(body)
-        else { return }
+        guard let at = reading[row.at], at >= options.beginning else { return }
+        count += 1
+        guard let body = reading[row.body], let value = value(body) else { return }
         // By the key: two nodes may have one name, and a node may change its own.
         let name = body["name"]?.string ?? "?"
         let node = body["node"]?.string ?? name
@@ -72,6 +76,7 @@ struct ChartCommand: ParsableCommand {
       }
       let chart = Chart(title: title, unit: unit, from: options.beginning, form: .line, series: series)
       try ChartCommand.write(chart, options, connection)
+      ChartCommand.tell(count, "readings", of: ChartCommand.mostReadings)
     }
   }
 
@@ -123,12 +128,16 @@ struct ChartCommand: ParsableCommand {
       let now = Int64(time(nil)) * 1000
       let step: Int64 = now - options.beginning > 10 * 86_400_000 ? 86_400_000 : 3_600_000
       var (received, sent): ([Int64: Double], [Int64: Double]) = ([:], [:])
-      let target = options.radio.target("/v1/messages?limit=1000000&since=\(options.beginning)")
+      var (receivedCount, sentCount) = (0, 0)
+      let target = options.radio.target("/v1/messages?limit=\(ChartCommand.mostCounted)&since=\(options.beginning)")
       let others = try client.rows(target) { row in
+        receivedCount += 1
         if let at = row[Shape.Message().receivedAt] { received[at / step, default: 0] += 1 }
       }
-      try client.rows(options.radio.target("/v1/outgoing?limit=10000")) { row in
-        if let at = row[Shape.Outgoing().createdAt], at >= options.beginning { sent[at / step, default: 0] += 1 }
+      try client.rows(options.radio.target("/v1/outgoing?limit=\(ChartCommand.mostSent)")) { row in
+        guard let at = row[Shape.Outgoing().createdAt], at >= options.beginning else { return }
+        sentCount += 1
+        sent[at / step, default: 0] += 1
       }
       func points(_ counts: [Int64: Double]) -> [Chart.Point] {
         (min(options.beginning, now) / step...now / step).map { .init(at: $0 * step, value: counts[$0] ?? 0) }
@@ -138,8 +147,22 @@ struct ChartCommand: ParsableCommand {
         form: .steps(step),
         series: [("received", points(received)), ("sent", points(sent))])
       try ChartCommand.write(chart, options, connection)
+      ChartCommand.tell(receivedCount, "received messages", of: ChartCommand.mostCounted)
+      ChartCommand.tell(sentCount, "sent messages", of: ChartCommand.mostSent)
       others.tell("messages", options.radio, connection)
     }
+  }
+
+  /// Messages of which each is a dot, and those that are only counted.
+  fileprivate static let (mostDots, mostCounted) = (100_000, 1_000_000)
+  /// As many as a gateway keeps.
+  fileprivate static let (mostSent, mostReadings) = (10_000, 10_000)
+
+  /// Says so if older rows of the period may be missing: a chart reads the newest `limit`.
+  fileprivate static func tell(_ count: Int, _ what: String, of limit: Int) {
+    guard count >= limit else { return }
+    OtherRadios.note(
+      "the chart has the newest \(limit) \(what): older ones of its period, if there are any, are left out")
   }
 
   fileprivate static func write(_ chart: Chart, _ options: Options, _ connection: Connection) throws {
