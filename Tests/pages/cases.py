@@ -305,6 +305,28 @@ def drafts_stay(world):
 
 
 @test
+def drafts_that_the_browser_has_no_room_for_are_told(world):
+    browser = chat(world)
+    browser.script("""const { setItem } = Storage.prototype; window.isFull = true;
+      Storage.prototype.setItem = function (...values) { if (window.isFull) throw new DOMException("full", "QuotaExceededError"); return setItem.apply(this, values); };""")
+    leaves = "return dispatchEvent(new Event('beforeunload', { cancelable: true }))"
+    text = fresh("for this page alone")
+    browser.type(".composer-field", text)
+    browser.shows("no room to keep drafts", ".composer")
+    assert not browser.script(leaves)
+    # It stays in the page.
+    browser.click(".tabs [data-tab=nodes]")
+    browser.find(".node-link")
+    browser.driver.back()
+    browser.until("the draft", lambda: browser.find(".composer-field").get_attribute("value") == text)
+    browser.script("window.isFull = false")
+    browser.find(".composer-field").send_keys("!")
+    browser.until("no such words", lambda: "no room" not in browser.text(".composer"))
+    assert browser.script(leaves) and text in browser.script("return localStorage.getItem('meshpost.drafts')")
+    browser.script("localStorage.clear()")
+
+
+@test
 def words_that_are_apart_are_found(world):
     first, second = secrets.token_hex(4), secrets.token_hex(4)
     world.gateway.say(f"chan r3 0 {first} stands far from {second}")

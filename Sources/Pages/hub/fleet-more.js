@@ -74,6 +74,16 @@ export class FleetMore {
       make("ul", { class: "plain" }, found.changes.slice(0, MOST_CHANGES).map((one) => make("li", {},
         make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(gatewayName(one.gateway))), " ", t(`seen.${one.what}`, { before: cut(one.before ?? "", 32), after: cut(one.after ?? "", 32) }))),
       found.changes.length > MOST_CHANGES ? make("li", { class: "quiet", text: t("seen.more", { count: found.changes.length - MOST_CHANGES }) }) : null)),
-    make("button", { type: "button", class: "button small", text: t("seen.verb"), on: { click: () => { see(fleet.rows); this.update(); this.#seen(); } } }));
+    make("button", { type: "button", class: "button small", text: t("seen.verb"), on: { click: () => this.#see() } }));
+  }
+
+  #see() {
+    const isKept = see(fleet.rows);
+    this.update();
+    if (!isKept) {
+      fill(this.#news, make("p", { class: "bad-words small", role: "alert", text: t("seen.not-kept") }));
+      this.#news.hidden = false;
+    }
+    this.#seen();
   }
 }

@@ -13,10 +13,11 @@ function digest(row) {
   return { c: contact(row) === "silent" ? 1 : 0, v: row.version ?? "", n: needs(row).filter((one) => one !== "silent").join(" ") };
 }
 
-/** As they are now, they have been seen. */
+/** As they are now, they have been seen. Whether that outlasts this page: the storage may be full. */
 export function see(rows) {
-  if (rows.size > MOST) return;
+  if (rows.size > MOST) return true;
   kept.value = known = { at: now(), rows: Object.fromEntries([...rows.values()].map((row) => [row.gateway, digest(row)])) };
+  return kept.isKept;
 }
 
 /** `{at, changes: [{gateway, what, before?, after?}]}`; `null`: nobody has looked yet, here. `what`: a word of the catalogue. */

@@ -27,6 +27,9 @@ export class Kept {
     this.#isNewer = !this.store(value);
   }
 
+  /** Whether it outlasts this page. */
+  get isKept() { return !this.#isNewer; }
+
   /** Whether the storage has taken it, which may be full or forbidden. */
   store(value) {
     try { localStorage.setItem(this.#name, JSON.stringify(value)); } catch { return false; }
@@ -44,6 +47,11 @@ export class Kept {
 const drafts = new Kept("drafts", {});
 
 export function draftOf(conversation) { return drafts.value[conversation] ?? ""; }
+
+/** Whether they outlast this page: one that does not is asked about before the page is closed. */
+export function areDraftsKept() { return drafts.isKept || !Object.keys(drafts.value).length; }
+
+addEventListener("beforeunload", (event) => { if (!areDraftsKept()) event.preventDefault(); });
 
 export function keepDraft(conversation, text) {
   const all = drafts.value;

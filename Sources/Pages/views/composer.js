@@ -5,7 +5,7 @@ import { bytesOf } from "../parts/written.js";
 import { t } from "../parts/words.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
-import { draftOf, keepDraft } from "../stores/kept.js";
+import { areDraftsKept, draftOf, keepDraft } from "../stores/kept.js";
 import { outbox } from "../stores/outbox.js";
 
 /** What the gateway takes at most: docs/sending.md. The gateway's own answer counts, should this be behind it. */
@@ -51,8 +51,9 @@ export class Composer {
     // For this message alone; the usual one is that of the conversation.
     this.region = make("select", { class: "composer-region", "aria-label": t("compose.region"), hidden: true });
     this.button = make("button", { type: "submit", class: "button primary send" });
+    this.unkept = make("p", { class: "failed composer-unkept", role: "alert" });
     this.element = make("form", { class: "composer", "aria-label": t("compose.label"), on: { submit: (event) => { event.preventDefault(); this.#send(); } } },
-      this.field, make("div", { class: "composer-row" }, this.count, this.region, this.button));
+      this.unkept, this.field, make("div", { class: "composer-row" }, this.count, this.region, this.button));
     this.field.value = draftOf(id);
     this.#end = conversations.subscribe(() => this.update());
     this.update();
@@ -96,6 +97,9 @@ export class Composer {
       fill(this.button, icon("send"), make("span", { text: verb }));
     }
     this.button.disabled = !bytes || isTooLong;
+    // Once, and not with each letter.
+    const warning = bytes && !areDraftsKept() ? t("compose.not-kept") : "";
+    if (this.unkept.textContent !== warning) this.unkept.textContent = warning;
   }
 
   put(text) {
