@@ -295,6 +295,15 @@ def ages_go_by_the_gateways_clock(world):
 
 
 @test
+def charts_say_what_they_leave_out(world):
+    browser = world.open("/nodes")
+    browser.script("""const real = window.fetch; const rows = Array.from({ length: 500 }, (_, index) => JSON.stringify({ at: 1700000000000 + index, kind: "node_clock", body: { offset_s: index } }));
+      window.fetch = (path, ...more) => (path.startsWith("/v1/readings?node=") ? Promise.resolve(new Response(rows.join("\\n"))) : real(path, ...more));""")
+    browser.press(".node-link", "r1")
+    browser.shows("Only the newest 500 are drawn.", ".details .readings")
+
+
+@test
 def drafts_stay(world):
     browser = chat(world)
     text = fresh("not sent yet")

@@ -40,3 +40,8 @@ export function chart(title, points, show = (value) => number(value, 1)) {
   return make("figure", { class: "chart" }, make("figcaption", {}, make("span", { class: "quiet", text: title }), words, time), drawing,
     make("div", { class: "chart-ends quiet small", "aria-hidden": "true" }, make("span", { text: low === high ? t("chart.always", { value: show(low) }) : `${show(low)} – ${show(high)}` })));
 }
+
+/** Beneath charts of the newest `most` rows: that there may be older ones. */
+export function newestOnly(count, most) {
+  return count < most ? null : make("p", { class: "quiet small", text: t("chart.newest", { number: number(most) }) });
+}

@@ -5,10 +5,11 @@ import { decibels, measured, number, span, volts } from "../parts/numbers.js";
 import { full, when } from "../parts/times.js";
 import { named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
-import { chart } from "../parts/chart.js";
+import { chart, newestOnly } from "../parts/chart.js";
 import { Editable } from "../parts/editable.js";
 import { allRows, order } from "../stores/api.js";
 import { live } from "../stores/live.js";
+import { inTurn } from "../stores/store.js";
 import { nodeName, nodes } from "../stores/nodes.js";
 import { to } from "../shell/route.js";
 import { copyable, detailsHead, facts } from "./details.js";
@@ -19,6 +20,9 @@ import { nodeOf, pathActions, pathOf, showHeard } from "./path.js";
 
 /** A node may be many hops away, and is asked again once: so long an answer may take. */
 const PATIENCE_MS = 180_000;
+
+/** More readings than a small chart can show. */
+const MOST_READINGS = 500;
 
 const UNITS = { __proto__: null, voltage: "V", temperature: "°C", humidity: "%", pressure: "hPa", current: "A", power: "W", altitude: "m", distance: "m", illuminance: "lx", percentage: "%" };
 
@@ -130,9 +134,12 @@ export class NodeDetails {
 
   // MARK: Readings
 
-  async #read() {
+  /** In turn: an older answer must not take the place of a newer one. */
+  #read = inTurn(() => this.#askReadings());
+
+  async #askReadings() {
     let found;
-    try { found = await allRows(`/v1/readings?node=${this.key}&limit=500`); } catch { return; /* what was shown stays */ }
+    try { found = await allRows(`/v1/readings?node=${this.key}&limit=${MOST_READINGS}`); } catch { return; /* what was shown stays */ }
     const series = new Map();
     const put = (name, at, value, show) => {
       if (typeof value !== "number") return;
@@ -154,7 +161,7 @@ export class NodeDetails {
       }
     }
     this.readings.hidden = !series.size;
-    fill(this.readings, make("h3", { text: t("node.readings") }), [...series].map(([name, { points, show }]) => chart(name, points, show)));
+    fill(this.readings, make("h3", { text: t("node.readings") }), [...series].map(([name, { points, show }]) => chart(name, points, show)), newestOnly(found.length, MOST_READINGS));
   }
 
   // MARK: Requests

@@ -1,5 +1,5 @@
 // Paths: which repeaters, where that can be told; found anew, forgotten, and how well the last messages came over them.
-import { chart } from "../parts/chart.js";
+import { chart, newestOnly } from "../parts/chart.js";
 import { fill, make } from "../parts/page.js";
 import { decibels, number } from "../parts/numbers.js";
 import { named } from "../parts/text.js";
@@ -8,6 +8,9 @@ import { nodeName, nodes } from "../stores/nodes.js";
 import { allRows, order, query } from "../stores/api.js";
 import { to } from "../shell/route.js";
 import { told } from "./marks.js";
+
+/** More messages than a small chart can show. */
+const MOST_HEARD = 200;
 
 /** An answer comes from as far as the node is, and is asked for again once. */
 const PATIENCE_MS = 180_000;
@@ -49,11 +52,11 @@ export function pathActions(key) {
 /** How its last messages were heard: signal and hops over time, into `place`. */
 export async function showHeard(node, place) {
   let rows;
-  try { rows = await allRows(query("/v1/messages", { from: node.key, limit: 200 })); } catch { return; /* what was shown stays */ }
+  try { rows = await allRows(query("/v1/messages", { from: node.key, limit: MOST_HEARD })); } catch { return; /* what was shown stays */ }
   const points = (field) => rows.filter((row) => typeof row[field] === "number").map((row) => ({ at: row.received_at, value: row[field] }));
   const [snr, hops] = [points("snr"), points("hops")];
   place.hidden = !snr.length;
-  fill(place, make("h3", { text: t("heard.title") }), snr.length ? chart("SNR", snr, decibels) : null, hops.length ? chart(t("nodes.hops"), hops, (value) => number(value)) : null);
+  fill(place, make("h3", { text: t("heard.title") }), snr.length ? chart("SNR", snr, decibels) : null, hops.length ? chart(t("nodes.hops"), hops, (value) => number(value)) : null, newestOnly(rows.length, MOST_HEARD));
 }
 
 /** A path as its repeaters: names where only one node fits, else the digits. */
