@@ -353,6 +353,21 @@ def names_of_objects_are_no_views(world):
 
 
 @test
+def a_search_goes_on_after_a_failure(world):
+    word = secrets.token_hex(6)
+    world.gateway.say(f"chan r3 0 look for {word}")
+    browser = chat(world)
+    browser.shows(word, ".chat-scroll")
+    browser.script("""const real = window.fetch; window.fails = true;
+      window.fetch = (path, ...more) => (window.fails && path.includes("q=") ? Promise.resolve(new Response("{}", { status: 500 })) : real(path, ...more));""")
+    browser.type("#list-search", word)
+    browser.find(".list-found .hits-more .button")
+    browser.script("window.fails = false")
+    browser.click(".list-found .hits-more .button")
+    browser.shows(word, ".list-found .hits")
+
+
+@test
 def search_within_and_across(world):
     word = "findable" + secrets.token_hex(3)
     world.gateway.say(f"chan r3 0 a {word} word")

@@ -320,6 +320,7 @@ def alerts_are_shown_and_acknowledged(world):
         { id: 1, rule: "radio_lost", text: "the radio was away", began_at: Date.now() - 7200000, ended_at: Date.now() - 3600000 }];
       window.fetch = (path, options) => {
         const { pathname } = new URL(path, location);
+        if (window.fails && pathname.startsWith("/v1/alerts")) return Promise.resolve(new Response("{}", { status: 500 }));
         if (pathname === "/v1/alerts") return Promise.resolve(new Response(JSON.stringify({ alerts })));
         if (pathname !== "/v1/alerts/acknowledge") return window.real(path, options);
         const { id } = JSON.parse(options.body); alerts.find((one) => one.id === id).acknowledged_at = Date.now(); window.acknowledged.push(id);
@@ -328,6 +329,11 @@ def alerts_are_shown_and_acknowledged(world):
     browser.click('[data-tab="gateway"]')
     browser.shows("the battery of <b>Ridge</b> is low", ".alerts")
     browser.shows("1 open", ".alerts")
+    browser.script("window.fails = true")
+    browser.click('[data-alert="2"] .button')
+    browser.find(".toast")
+    browser.until("to be able to try again", lambda: browser.script("""return !document.querySelector('[data-alert="2"] .button').disabled"""))
+    browser.script("window.fails = false; document.querySelector('.toast').remove()")
     browser.click('[data-alert="2"] .button')
     browser.until("it to be acknowledged", lambda: browser.script("return window.acknowledged.length") == 1 and not browser.all('[data-alert="2"] .button'))
     browser.shows("1 is over", ".alerts")

@@ -21,8 +21,14 @@ export function showAlerts(place, alerts, changed) {
     make("p", { class: "quiet small" }, when(one.began_at), one.ended_at ? [" – ", when(one.ended_at)] : null,
       one.acknowledged_at ? [" · ", t("alert.seen", { who: one.acknowledged_by ?? "" })] : null, one.note ? [" · ", make("bdi", { text: one.note })] : null),
     one.ended_at || one.acknowledged_at ? null : make("button", { type: "button", class: "button small", text: t("alert.acknowledge"), on: { click: async (event) => {
-      event.currentTarget.disabled = true;
-      try { await order("/v1/alerts/acknowledge", { id: one.id }); } catch (trouble) { tell(trouble); }
+      const button = event.currentTarget;
+      button.disabled = true;
+      try {
+        await order("/v1/alerts/acknowledge", { id: one.id });
+      } catch (trouble) {
+        tell(trouble);
+        button.disabled = false;
+      }
       changed();
     } } })));
   fill(place, make("header", { class: "card-head" }, make("h2", { id: "alerts-title", text: t("alert.title") }),

@@ -117,11 +117,14 @@ export class MessageDetails {
 
   /** Each with its time, its way, and what acknowledges it. */
   async #showAttempts(row) {
+    const { version } = this;
     let found;
     try {
       await nodes.need();
       found = await ask(query("/v1/outgoing/attempts", { id: row.outgoing }), { signal: this.#ending.signal });
     } catch { return; /* the line is cut: the number of attempts is shown */ }
+    // The message has changed since, and is asked for anew.
+    if (version !== this.version) return;
     const node = nodes.get(row.recipient);
     fill(this.attempts, found.attempts.length ? [make("h3", { text: t("fact.attempts") }), make("ol", { class: "plain lines" }, found.attempts.map((one) =>
       make("li", { data: { attempt: one.number } }, make("span", {}, `${number(one.number)}. `, one.at ? when(one.at, "clock") : t("attempt.forgotten")),
@@ -133,8 +136,10 @@ export class MessageDetails {
 
   /** Who else has it, and by which repeaters it came or was passed on. Asked for each time: it changes by itself. */
   async #showMore(row) {
+    const { version } = this;
     try {
       const found = row.upstreams ? row : (await this.#row()) ?? {};
+      if (version !== this.version) return;
       const standings = found.upstreams ?? [];
       this.#showWays(found);
       fill(this.upstreams, standings.length ? [make("h3", { text: t("upstreams") }), make("ul", { class: "plain" }, standings.map((one) =>

@@ -8,6 +8,7 @@ import { has, t } from "../parts/words.js";
 import { ask, order, query } from "../stores/api.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
+import { inTurn } from "../stores/store.js";
 import { confirmed } from "../shell/dialog.js";
 import { onKeys } from "../shell/keys.js";
 import { facts } from "./details.js";
@@ -21,6 +22,10 @@ export class View {
   #dead = "";
   #timer = 0;
   #opened = new Set();
+  // In turn: an older answer must not take the place of a newer one.
+  #examine = inTurn(() => this.#askDoctor());
+  #loadAlerts = inTurn(() => this.#askAlerts());
+  #loadLetters = inTurn(() => this.#askLetters());
 
   constructor(shell) {
     this.#shell = shell;
@@ -175,7 +180,7 @@ export class View {
 
   // MARK: Doctor
 
-  async #examine() {
+  async #askDoctor() {
     try {
       this.#findings = (await ask("/v1/doctor")).findings;
     } catch (trouble) {
@@ -199,7 +204,7 @@ export class View {
 
   // MARK: Alerts and settings
 
-  async #loadAlerts() {
+  async #askAlerts() {
     let found;
     // A gateway without alerts answers 404, and then has none to show.
     try { found = (await ask("/v1/alerts")).alerts ?? []; } catch { return; }
@@ -224,7 +229,7 @@ export class View {
 
   // MARK: Dead letters
 
-  async #loadLetters() {
+  async #askLetters() {
     let outbox;
     try { outbox = await ask("/v1/outbox"); } catch { return; /* it is asked again with the next change */ }
     this.#letters = outbox.dead_letters;

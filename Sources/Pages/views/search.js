@@ -33,6 +33,8 @@ export class Search {
   }
 
   async #page(before) {
+    // No button while it is read: the same page would be there twice.
+    fill(this.more, t("search.looking"));
     try {
       const rows = await allRows(query("/v1/messages", { q: this.words, conversation: this.#conversation, direction: "both", limit: PAGE, before }), { signal: this.#ending.signal });
       rows.reverse();
@@ -43,7 +45,8 @@ export class Search {
       else fill(this.more, make("button", { type: "button", class: "button", text: t("search.older"), on: { click: () => this.#page(rows.at(-1).cursor) } }));
     } catch (trouble) {
       if (this.#ending.signal.aborted) return;
-      fill(this.more, make("span", { class: "bad-words", role: "alert", text: trouble.message }));
+      fill(this.more, make("span", { class: "bad-words", role: "alert", text: trouble.message }), " ",
+        make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#page(before) } }));
     }
   }
 

@@ -83,12 +83,18 @@ export class Settings {
   }
 
   async #askDocuments() {
+    const head = make("h2", { id: "documents-title", text: t("settings.documents") });
     const isFirst = this.#documents === null;
     try {
       const { documents } = await ask("/v1/documents?prefix=settings/");
       this.#documents = new Map(documents.map((one) => [one.key, one]));
-    } catch { return; /* what was shown stays */ }
-    if (isFirst) fill(this.documents, make("h2", { id: "documents-title", text: t("settings.documents") }), make("p", { class: "quiet small", text: t("settings.documents-why") }),
+    } catch (trouble) {
+      // What was shown stays.
+      if (isFirst) fill(this.documents, head, make("p", { class: "quiet", text: trouble.message }),
+        make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#readDocuments() } }));
+      return;
+    }
+    if (isFirst) fill(this.documents, head, make("p", { class: "quiet small", text: t("settings.documents-why") }),
       make("div", { class: "settings-fields" }, DOCUMENTS.map((field) => this.#document(field))));
     else for (const field of DOCUMENTS) this.#renew(`document-${field.name}`, () => this.#document(field));
   }
