@@ -116,7 +116,7 @@ export class View {
       return;
     }
     const groups = { open: shown.filter((one) => !one.ended_at && !one.acknowledged_at).sort(byWeight), seen: shown.filter((one) => !one.ended_at && one.acknowledged_at).sort(byWeight), over: shown.filter((one) => one.ended_at) };
-    const version = JSON.stringify([shown, this.#next]);
+    const version = JSON.stringify([shown, this.#next, this.#trouble?.message]);
     const words = t("alerts.open-count", { count: groups.open.length + groups.seen.length });
     if (this.count.textContent !== words) this.count.textContent = words;
     // What one writes stays.
@@ -126,6 +126,7 @@ export class View {
     fill(this.place,
       shown.length ? null : make("div", { class: "empty" }, make("h2", { text: t("alerts.none") }), make("p", { class: "quiet", text: t("alerts.none-why") })),
       Object.entries(groups).filter(([, list]) => list.length).map(([name, list]) => [make("h2", { text: t(`alerts.${name}`, { count: list.length }) }), make("ul", { class: "hub-list" }, list.map((one) => this.#row(one)))]),
+      this.#trouble ? make("p", { class: "bad-words", role: "alert", text: this.#trouble.message }) : null,
       this.#next === null ? null : make("button", { type: "button", class: "button", text: t("more-of"), on: { click: () => this.#load(true) } }));
     if (focused) this.place.querySelector(`[data-alert="${CSS.escape(focused)}"]`)?.focus();
   }

@@ -88,7 +88,8 @@ class Commands {
       this.ofMessage, make("div", { class: "row" }, this.button), this.answer);
     this.list = make("ul", { class: "hub-list", "aria-label": t("commands.list") });
     this.more = make("button", { type: "button", class: "button", text: t("more-of"), hidden: true, on: { click: () => this.load(true) } });
-    fill(place, this.form, make("h2", { text: t("commands.list") }), this.list, this.more);
+    this.failed = make("p", { class: "trouble-line", role: "alert" });
+    fill(place, this.form, make("h2", { text: t("commands.list") }), this.failed, this.list, this.more);
     this.offer();
     this.load();
   }
@@ -166,7 +167,9 @@ class Commands {
 
   #draw() {
     this.more.hidden = this.#next === null;
-    if (this.#trouble && !this.#rows.length) { fill(this.list, make("li", { role: "alert", text: this.#trouble.message })); return; }
+    const words = this.#trouble?.message ?? "";
+    if (this.failed.textContent !== words) this.failed.textContent = words;
+    if (this.#trouble && !this.#rows.length) { fill(this.list); return; }
     const focused = this.list.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     fill(this.list, this.#rows.length ? this.#rows.map((one) => make("li", { class: idOf(one) === route.id ? "chosen" : "" },
       make("span", { class: `state-word ${isTrouble(one) ? "bad-words" : ""}`, text: stateWord(one) }),

@@ -159,7 +159,7 @@ export class View {
     }
     if (!this.map.isConnected) return;
     // Another span was chosen meanwhile.
-    if (!this.#trouble && span !== this.#span) { this.#load(); return; }
+    if (span !== this.#span) { this.#load(); return; }
     this.#stale = true;
     this.#draw();
     this.#showDetails();
@@ -193,7 +193,7 @@ export class View {
     this.scroller.hidden = !isMatrix;
     this.map.hidden = isMatrix;
     this.#drawChips();
-    const words = this.#isLoaded ? [t("coverage.count", { count: this.#count, nodes: number(this.#nodes.size), gateways: number(this.#gateways.size) }), this.#isCutShort ? t("coverage.cut") : ""].filter(Boolean).join(" ") : this.#trouble?.message ?? this.count.textContent;
+    const words = this.#isLoaded && !this.#trouble ? [t("coverage.count", { count: this.#count, nodes: number(this.#nodes.size), gateways: number(this.#gateways.size) }), this.#isCutShort ? t("coverage.cut") : ""].filter(Boolean).join(" ") : this.#trouble?.message ?? this.count.textContent;
     if (this.count.textContent !== words) this.count.textContent = words;
     this.scroller.querySelector(".empty")?.remove();
     const isEmpty = this.#isLoaded && (isMatrix ? !this.#nodesShown.length : ![...this.#gatewaysShown, ...this.#nodesShown].some(hasPlace));

@@ -20,6 +20,8 @@ export class Documents {
   #rows = [];
   #gateway = null;
   #next = null;
+  /** The newest request: what an older one brings is not shown. */
+  #turn = 0;
   #names = new Map();
 
   constructor(shell, place) {
@@ -50,6 +52,8 @@ export class Documents {
   #choose(gateway) {
     if (gateway === this.#gateway) return;
     this.#gateway = gateway;
+    this.#rows = [];
+    this.#next = null;
     this.more.hidden = true;
     for (const place of [this.list, this.added]) fill(place);
     this.load();
@@ -67,21 +71,21 @@ export class Documents {
   async load(isMore = false) {
     const gateway = this.#gateway;
     if (!gateway) return;
+    const turn = this.#turn += 1;
     try {
       const page = await ask(query(`${this.#path}/documents`, { after: isMore ? this.#next : undefined, limit: 200 }));
-      if (gateway !== this.#gateway) return;
+      if (turn !== this.#turn) return;
       const documents = page.documents.filter((one) => one.value !== null);
       this.#rows = isMore ? [...this.#rows, ...documents] : documents;
       this.#next = page.next ?? null;
       this.trouble.textContent = "";
     } catch (trouble) {
-      if (gateway !== this.#gateway) return;
-      this.#rows = [];
-      this.#next = null;
-      this.trouble.textContent = trouble.message;
+      // What was shown stays.
+      if (turn === this.#turn) this.trouble.textContent = trouble.message;
+      return;
     }
     await this.#nameNodes(gateway);
-    if (gateway === this.#gateway) this.#draw();
+    if (turn === this.#turn) this.#draw();
   }
 
   /** Keys say nothing to people. */

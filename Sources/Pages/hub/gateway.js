@@ -6,6 +6,7 @@ import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { ask, put, query, remove } from "../stores/api.js";
+import { inTurn } from "../stores/store.js";
 import { contactMark } from "./contact.js";
 import { fleet, gatewayName, live, needs } from "./live.js";
 import { howHeard } from "./words.js";
@@ -121,7 +122,11 @@ export class GatewayDetails {
 
   // MARK: What it heard
 
-  async #loadMessages() {
+  // In turn: an older answer must not take the place of a newer one.
+  #loadMessages = inTurn(() => this.#askMessages());
+  #loadNodes = inTurn(() => this.#askNodes());
+
+  async #askMessages() {
     try {
       const { messages } = await ask(query("/v1/messages", { gateway: this.gateway, order: "newest", limit: MESSAGES }));
       fill(this.messages, messages.length ? [make("h3", { text: t("fleet.heard-last") }), make("ul", { class: "plain small" }, messages.map((one) => make("li", {},
@@ -131,7 +136,7 @@ export class GatewayDetails {
     } catch { /* what is cut is told by the bar; what was there stays */ }
   }
 
-  async #loadNodes() {
+  async #askNodes() {
     try {
       const found = [];
       let after = "";
@@ -142,10 +147,10 @@ export class GatewayDetails {
         if (this.#isClosed) return;
       } while (after && found.length < MOST_NODES);
       found.sort((a, b) => (b.last_heard ?? 0) - (a.last_heard ?? 0));
-      this.#showTable(found, after);
       fill(this.nodes, found.length ? [make("h3", { text: t("fleet.nodes-last") }), make("ul", { class: "lines small" }, found.slice(0, NODES).map((node) => make("li", {},
         make("a", { href: `/coverage/${encodeURIComponent(node.key)}` }, named(node.name || node.key.slice(0, 12))),
         make("span", { class: "quiet" }, howHeard(node), " ", node.last_heard ? when(node.last_heard) : null))))] : null);
+      await this.#showTable(found, after);
     } catch { /* as above */ }
   }
 

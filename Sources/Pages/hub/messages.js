@@ -39,7 +39,7 @@ export class View {
   constructor(shell) {
     this.#shell = shell;
     this.#build();
-    this.#ends = [live.on("message", (message) => this.#came(message)), live.on("hello", () => this.#load(true)), fleet.subscribe(() => this.#choices())];
+    this.#ends = [live.on("message", (message) => this.#came(message)), live.on("hello", () => { this.#load(true); if (!this.channels) this.#loadChannels(); }), fleet.subscribe(() => this.#choices())];
     onKeys({ "/": () => this.field.focus(), j: () => this.#step(1), k: () => this.#step(-1), Escape: () => { if (!route.id) return false; this.#shut(); return true; } });
     this.#loadChannels();
   }
@@ -193,8 +193,13 @@ export class View {
     this.scroller.querySelector(".empty")?.remove();
     this.#shown = byTime(this.#rows);
     this.list.set(this.#shown.map((row) => ({ key: String(row.position), version: `${row.heard.length}${String(row.position) === route.id}`, row })), this.#next !== null);
-    this.note.textContent = this.#trouble ? this.#trouble.message : "";
-    if (this.isLoaded && !this.#rows.length && this.#next === null) {
+    const isEmpty = !this.#rows.length;
+    this.note.textContent = this.#trouble && !isEmpty ? this.#trouble.message : "";
+    if (this.#trouble && isEmpty) {
+      this.scroller.append(make("div", { class: "empty", role: "alert" }, make("p", { text: this.#trouble.message }), make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#load(true) } })));
+      return;
+    }
+    if (this.isLoaded && isEmpty && this.#next === null) {
       const isFiltered = Object.values(this.#filter).some((one) => one !== null);
       this.scroller.append(make("div", { class: "empty" }, make("h2", { text: t(isFiltered ? "messages.no-match" : "messages.none") }), make("p", { class: "quiet", text: t(isFiltered ? "messages.no-match-why" : "messages.none-why") })));
     }
