@@ -16,10 +16,10 @@ const DAY = 86_400_000;
 /** Dates end there, by the language's own rules. */
 const isTime = (ms) => Number.isFinite(ms) && Math.abs(ms) <= 8.64e15;
 
-/** By how much the host's clock is ahead of `performance.now()`, which nobody sets; `null`: the host has not told it yet. */
+/** From `performance.now()`, which nobody sets, to the host's time; `null`: not told yet. */
 let ahead = null;
 
-/** Whole milliseconds by the host's clock, which dates what is shown: this browser's may be wrong. */
+/** Milliseconds by the host's clock: this browser's may be wrong. */
 export function now() { return ahead === null ? Date.now() : Math.round(ahead + performance.now()); }
 
 /** What the host's clock shows; an older host does not tell it. */

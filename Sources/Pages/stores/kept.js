@@ -48,10 +48,8 @@ const drafts = new Kept("drafts", {});
 
 export function draftOf(conversation) { return drafts.value[conversation] ?? ""; }
 
-/** Whether they outlast this page: one that does not is asked about before the page is closed. */
+/** Whether they outlast this page. */
 export function areDraftsKept() { return drafts.isKept || !Object.keys(drafts.value).length; }
-
-addEventListener("beforeunload", (event) => { if (!areDraftsKept()) event.preventDefault(); });
 
 export function keepDraft(conversation, text) {
   const all = drafts.value;

@@ -16,6 +16,8 @@ function limitOf(kind) {
 
 const MOST_PARTS = 9;
 
+addEventListener("beforeunload", (event) => { if (!areDraftsKept()) event.preventDefault(); });
+
 /** Into how many parts the gateway splits it: at blanks where there are any near, each part with `[1/2] ` in front. */
 function partsOf(text, limit) {
   let rest = new TextEncoder().encode(text);
