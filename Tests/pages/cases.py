@@ -304,6 +304,32 @@ def charts_say_what_they_leave_out(world):
 
 
 @test
+def ways_that_could_not_be_read_are_read_again(world):
+    text = fresh("whose ways are read again")
+    world.gateway.say(f"chan r3 0 {text}")
+    browser = chat(world)
+    browser.shows(text, ".chat-scroll")
+    cursor = world.gateway.ask("GET", "/v1/messages?direction=both&limit=1")[0]["cursor"]
+    browser.script("""const real = window.fetch; window.fails = true;
+      window.fetch = (path, ...more) => (window.fails && path.includes("ways=1") ? Promise.resolve(new Response("{}", { status: 500 })) : real(path, ...more));
+      import("/pages/shell/route.js").then(({ route }) => route.go(`/map?message=${arguments[0]}`));""".replace("arguments[0]", cursor))
+    browser.shows("500", ".map-ways")
+    browser.script("window.fails = false; return import('/pages/stores/live.js').then(({ live }) => live.tell('linked'))")
+    browser.until("its ways", lambda: browser.all(".map-ways") and "500" not in browser.text(".map-ways"))
+
+
+@test
+def open_alerts_are_not_pushed_out_by_those_that_are_over(world):
+    browser = world.open("/conversations")
+    browser.script("""const real = window.fetch; const now = Date.now();
+      const open = { id: 1, rule: "battery_low", text: "an old one that is open", began_at: now - 9e8 };
+      const over = Array.from({ length: 100 }, (_, index) => ({ id: 200 - index, rule: "radio_lost", text: "away", began_at: now - index * 1000, ended_at: now }));
+      window.fetch = (path, ...more) => (path.startsWith("/v1/alerts") ? Promise.resolve(new Response(JSON.stringify({ alerts: path.includes("state=open") ? [open] : over }))) : real(path, ...more));""")
+    browser.click('[data-tab="gateway"]')
+    browser.shows("an old one that is open", ".alerts")
+
+
+@test
 def drafts_stay(world):
     browser = chat(world)
     text = fresh("not sent yet")

@@ -52,7 +52,7 @@ export class View {
   constructor(shell) {
     this.#shell = shell;
     this.#build();
-    this.#ends = [live.on("hello", () => this.#load()), fleet.subscribe(() => this.#later())];
+    this.#ends = [live.on("hello", () => { this.#load(); this.#readWaysAgain(); }), fleet.subscribe(() => this.#later())];
     this.#timer = setInterval(() => { if (!document.hidden) this.#load(); }, ANEW_MS);
     onKeys({
       "/": () => this.field.focus(), j: () => this.#step(1), k: () => this.#step(-1),
@@ -283,6 +283,13 @@ export class View {
       ways.row = await ask(`/v1/messages/${encodeURIComponent(position)}`);
     } catch (trouble) { ways.trouble = trouble.status === 404 ? t("messages.gone") : trouble.message; }
     if (this.#ways === ways && this.note.isConnected) this.#later();
+  }
+
+  /** What could not be read without a line. */
+  #readWaysAgain() {
+    if (!this.#ways.trouble) return;
+    this.#ways = { position: null };
+    this.#readWays();
   }
 
   /** Those of all gateways that heard it, each to its own place. */

@@ -149,7 +149,7 @@ export class View {
     const wanted = (route.get("find") ?? "").trim().toLocaleLowerCase();
     const shown = this.#packets.filter((one) => (!kind || one.kind === kind) && (!wanted || `${this.#who(one)} ${one.from} ${one.path.join(" ")} ${one.raw}`.toLocaleLowerCase().includes(wanted)));
     this.list.set(shown.map((packet) => ({ key: packet.number, packet, version: `${this.#who(packet)} ${gateway.identity?.frequency_khz}` })));
-    const words = this.#isPaused ? t("air.held", { count: this.#held.length }) : t("air.count", { count: this.#count });
+    const words = this.#isPaused ? t("air.held", { count: this.#held.length }) : this.#count > MOST ? t("air.count-newest", { count: number(this.#count), shown: number(MOST) }) : t("air.count", { count: this.#count });
     if (this.count.textContent !== words) this.count.textContent = words;
     const counts = {};
     for (const one of this.#packets) counts[one.kind] = (counts[one.kind] ?? 0) + 1;

@@ -13,7 +13,7 @@ const MOST_OVER = 10;
 /** `alerts`: of `GET /v1/alerts`, newest first; `changed`: reads them anew. */
 export function showAlerts(place, alerts, changed) {
   const open = alerts.filter((one) => !one.ended_at).sort(byWeight);
-  const over = alerts.filter((one) => one.ended_at).slice(0, MOST_OVER);
+  const over = alerts.filter((one) => one.ended_at);
   place.hidden = !alerts.length;
   const wanting = open.filter((one) => !one.acknowledged_at);
   const row = (one) => make("li", { class: `finding ${one.ended_at ? "ok" : one.acknowledged_at ? "warning" : "failed"}`, data: { alert: one.id } }, icon(one.ended_at ? "tick" : "bang"), make("div", {},
@@ -34,5 +34,6 @@ export function showAlerts(place, alerts, changed) {
   fill(place, make("header", { class: "card-head" }, make("h2", { id: "alerts-title", text: t("alert.title") }),
     make("span", { class: `word ${wanting.length ? "bad" : open.length ? "warn" : "good"}`, text: open.length ? t("alert.open", { count: open.length }) : t("alert.none") })),
   make("ul", { class: "findings" }, open.map(row)),
-  over.length ? make("details", { class: "more" }, make("summary", { text: t("alert.over", { count: over.length, number: number(over.length) }) }), make("ul", { class: "findings" }, over.map(row))) : null);
+  over.length ? make("details", { class: "more" }, make("summary", { text: t("alert.over", { count: over.length, number: number(over.length) }) }), make("ul", { class: "findings" }, over.slice(0, MOST_OVER).map(row)),
+    over.length > MOST_OVER ? make("p", { class: "quiet", text: t("letters.first", { count: MOST_OVER, number: number(MOST_OVER) }) }) : null) : null);
 }

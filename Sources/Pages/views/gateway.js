@@ -205,11 +205,13 @@ export class View {
   // MARK: Alerts and settings
 
   async #askAlerts() {
-    let found;
-    // A gateway without alerts answers 404, and then has none to show.
-    try { found = (await ask("/v1/alerts")).alerts ?? []; } catch { return; }
+    let [open, newest] = [[], []];
+    try {
+      // By themselves: many newer ones that are over would push one that is open out of the list.
+      [{ alerts: open = [] }, { alerts: newest = [] }] = await Promise.all([ask("/v1/alerts?state=open&limit=1000"), ask("/v1/alerts")]);
+    } catch { return; /* a gateway without alerts answers 404, and then has none to show */ }
     const { showAlerts } = await import("./alerts.js");
-    showAlerts(this.alerts, found, () => this.#loadAlerts());
+    showAlerts(this.alerts, [...open.filter((one) => !one.ended_at), ...newest.filter((one) => one.ended_at)], () => this.#loadAlerts());
   }
 
   async #loadAirtime() {

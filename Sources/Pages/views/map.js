@@ -8,6 +8,7 @@ import { clusters, Ground } from "../parts/ground.js";
 import { lines, paintLines, waysNote } from "../parts/ways.js";
 import { Windowed } from "../parts/windowed.js";
 import { gateway } from "../stores/gateway.js";
+import { live } from "../stores/live.js";
 import { nodeName, nodes } from "../stores/nodes.js";
 import { rowAt } from "../stores/rows.js";
 import { onKeys } from "../shell/keys.js";
@@ -40,7 +41,7 @@ export class View {
     });
     fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("nav.map") }), this.count), make("div", { class: "map" }, this.#ground.element, this.side));
     this.#ground.begin();
-    this.#ends = [nodes.subscribe(() => this.#changed()), gateway.subscribe(() => this.#changed())];
+    this.#ends = [nodes.subscribe(() => this.#changed()), gateway.subscribe(() => this.#changed()), live.on("linked", () => this.#readWaysAgain())];
     onKeys({ Escape: () => { if (route.id) this.#shut(); else if (this.#ways.cursor) this.#leaveWays(); else return false; return true; } });
     nodes.need();
   }
@@ -93,6 +94,13 @@ export class View {
       if (!ways.row) ways.trouble = t("message.gone");
     } catch (trouble) { ways.trouble = trouble.message; }
     if (this.#ways === ways && this.note.isConnected) this.#changed();
+  }
+
+  /** What could not be read without a line. */
+  #readWaysAgain() {
+    if (!this.#ways.trouble) return;
+    this.#ways = { cursor: null };
+    this.#readWays();
   }
 
   #drawWays() {

@@ -50,7 +50,7 @@ export class NodeDetails {
     this.notes = make("section", { class: "notes" });
     this.#edits = new Editable(this.notes);
     this.element = make("div", { class: "details-inside node-details" }, this.top, this.notes, this.asks, this.heard, this.readings);
-    this.#ends = [nodes.subscribe(() => this.#draw()), live.on("journal", ({ kind, body }) => { if (["telemetry", "node_status", "node_neighbours", "node_clock"].includes(kind) && body.node === key) this.#read(); })];
+    this.#ends = [nodes.subscribe(() => this.#draw()), live.on("journal", ({ kind, body }) => { if (["telemetry", "node_status", "node_neighbours", "node_clock"].includes(kind) && body.node === key) this.#read(); }), live.on("linked", () => this.#read())];
     this.#draw();
     nodes.need();
     this.#read();
