@@ -330,6 +330,25 @@ def open_alerts_are_not_pushed_out_by_those_that_are_over(world):
 
 
 @test
+def a_read_mark_that_was_refused_is_set_with_the_line(world):
+    browser = chat(world)
+    browser.script("""const real = window.fetch; window.fails = true; window.marks = 0;
+      window.fetch = (path, ...more) => {
+        if (path !== "/v1/conversations/read") return real(path, ...more);
+        window.marks += 1;
+        return window.fails ? Promise.resolve(new Response("{}", { status: 500 })) : real(path, ...more);
+      };""")
+    text = fresh("read while the disk was full")
+    world.gateway.say(f"chan r3 0 {text}")
+    browser.shows(text, ".chat-scroll")
+    browser.until("the mark to be refused", lambda: browser.script("return window.marks") > 0)
+    browser.script("window.fails = false")
+    unread = lambda: next(one for one in world.gateway.ask("GET", "/v1/conversations") if one["conversation"] == PUBLIC).get("unread")  # noqa: E731
+    again = "return import('/pages/stores/live.js').then(({ live }) => live.tell('linked'))"
+    browser.until("nothing unread", lambda: (browser.script(again), not unread())[1])
+
+
+@test
 def drafts_stay(world):
     browser = chat(world)
     text = fresh("not sent yet")

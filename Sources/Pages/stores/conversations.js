@@ -96,7 +96,7 @@ class Conversations extends ServedStore {
       await order("/v1/conversations/read", { conversation: id, cursor });
     } catch (trouble) {
       // Else it stays unread at the gateway.
-      if (trouble.isCut) this.#unmarked.set(id, cursor);
+      if (trouble.isCut || trouble.status >= 500) this.#unmarked.set(id, cursor);
     }
     const last = this.#marking.get(id);
     this.#marking.delete(id);

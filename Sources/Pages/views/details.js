@@ -156,6 +156,7 @@ export class MessageDetails {
 
 export class ConversationDetails {
   #end;
+  #isClosed = false;
 
   constructor(id, { shut }) {
     this.element = make("div", { class: "details-inside" });
@@ -165,6 +166,7 @@ export class ConversationDetails {
       if (one.key) {
         if (this.node) return;
         const { NodeDetails } = await styled("nodes", import("./node.js"));
+        if (this.#isClosed) return;
         this.node ??= new NodeDetails(one.key, { shut, isInChat: true });
         if (this.element.firstChild !== this.node.element) fill(this.element, this.node.element);
         return;
@@ -180,5 +182,9 @@ export class ConversationDetails {
     draw();
   }
 
-  close() { this.#end(); this.node?.close(); }
+  close() {
+    this.#isClosed = true;
+    this.#end();
+    this.node?.close();
+  }
 }
