@@ -38,6 +38,16 @@ import Transport
     #expect(air.lengths == counts.map(PacketLength.channelData))
   }
 
+  @Test func `the air time in a region includes the transport codes`() throws {
+    let bench = try Bench()
+    let air = Air(bench)
+    #expect(try send([1], bench, in: RegionChoice("ottawa")) == nil)
+    #expect(air.lengths == [PacketLength.channelData(1) + PacketLength.transportCodes])
+    let radio = try #require(bench.synchronizer.connection.identity?.info.radio)
+    let milliseconds = Airtime.milliseconds(bytes: try #require(air.lengths.first), radio)
+    #expect(bench.messenger.status.airtime.used == Int64(milliseconds.rounded(.up)))
+  }
+
   @Test func `without its region a datagram is not sent, and uses no air time`() throws {
     let bench = try Bench(refuses: { if case .setFloodScopeKey(.key) = $0 { .badState } else { nil } })
     let air = Air(bench)

@@ -42,12 +42,14 @@ public struct DeliveryItem: Equatable, Sendable {
   public var progress: Progress
   /// A room takes posts only in the order of their times: a later one waits for those before it.
   public var isOrdered: Bool
+  /// Whether its floods carry a region, which makes them longer; `nil`: as the radio's default says.
+  public var isInRegion: Bool?
 
   public init(
     id: Int64, destination: Destination, priority: DeliveryPriority, origin: String, bytes: Int,
     expires: MonotonicTime, notBefore: MonotonicTime? = nil, attempt: UInt8 = 0, tries: Int = 0, floods: Int = 0,
     codes: [AckCode] = [],
-    progress: Progress = .pending, isOrdered: Bool = false
+    progress: Progress = .pending, isOrdered: Bool = false, isInRegion: Bool? = nil
   ) {
     self.id = id
     self.destination = destination
@@ -62,6 +64,7 @@ public struct DeliveryItem: Equatable, Sendable {
     self.codes = codes
     self.progress = progress
     self.isOrdered = isOrdered
+    self.isInRegion = isInRegion
   }
 
   func isBefore(_ other: DeliveryItem) -> Bool { id < other.id && destination == other.destination }

@@ -79,6 +79,8 @@ public struct DeliverySession: Sendable {
   public internal(set) var isUp = false
   /// Needed for times on air; `nil`: they cannot be estimated, and only the number of messages counts.
   public var radio: RadioParameters?
+  /// Whether the radio has a default region, which makes its floods longer.
+  public var floodsInRegion = false
   var live: [Int64: Live] = [:]
   var ended: [Ended] = []
   /// Path bytes to each recipient; without an entry, messages are flooded.

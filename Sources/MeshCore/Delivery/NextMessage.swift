@@ -111,12 +111,15 @@ extension DeliverySession {
   /// The air time of the next attempt in milliseconds.
   func cost(_ message: Live) -> Int64 {
     guard let radio else { return 0 }
-    let length =
-      switch message.item.destination {
-      case .channel: PacketLength.channelText(message.item.bytes)
-      case .node(let key):
-        PacketLength.text(message.item.bytes, path: route(of: message) == .direct ? paths[key] ?? 0 : 0)
-      }
+    let item = message.item
+    let region = item.isInRegion ?? floodsInRegion ? PacketLength.transportCodes : 0
+    let length: Int
+    switch item.destination {
+    case .channel: length = PacketLength.channelText(item.bytes) + region
+    case .node(let key) where route(of: message) == .direct:
+      length = PacketLength.text(item.bytes, path: paths[key] ?? 0)
+    case .node: length = PacketLength.text(item.bytes, path: 0) + region
+    }
     return Int64(Airtime.milliseconds(bytes: length, radio).rounded(.up))
   }
 

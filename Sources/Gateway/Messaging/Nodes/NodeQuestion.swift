@@ -101,7 +101,16 @@ public enum NodeQuestion: Equatable, Sendable {
   /// docs/protocol/telemetry.md § 6.
   private static let regionsRequest: UInt8 = 1
 
-  /// The approximate bytes on the air.
+  /// Whether the radio floods the question. It looks for a path even if it has one, and a trace has its own.
+  func isFlooded(hasPath: Bool) -> Bool {
+    switch self {
+    case .path: true
+    case .trace: false
+    default: !hasPath
+    }
+  }
+
+  /// The approximate bytes on the air, without a region.
   func length(path: Int) -> Int {
     switch self {
     case .login(let password): PacketLength.request(password.bytes.count, path: path, isLogin: true)

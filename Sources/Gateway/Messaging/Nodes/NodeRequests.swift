@@ -200,8 +200,10 @@ public final class NodeRequests {
   private func answer(
     to asked: Asked, _ priority: DeliveryPriority
   ) async throws(CancellationError) -> Result<NodeAnswer, Refusal> {
-    let bytes = asked.question.length(path: asked.contact.outPath?.bytes.count ?? 0)
-    let airtime = messenger.airtime(of: bytes) ?? 0
+    let path = asked.contact.outPath?.bytes.count
+    let bytes = asked.question.length(path: path ?? 0)
+    let region = asked.question.isFlooded(hasPath: path != nil) ? messenger.regionBytes() : 0
+    let airtime = messenger.airtime(of: bytes + region) ?? 0
     let purpose = asked.question.purpose(priority)
     guard messenger.spend(airtime, priority, for: purpose) else {
       return .failure(.full("the hour's air time for \(priority.name) traffic is used up; try later"))

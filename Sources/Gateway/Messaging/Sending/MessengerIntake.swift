@@ -240,8 +240,16 @@ extension Messenger {
       attempt: message.attempts.next, tries: message.attempts.accepted, floods: message.attempts.floods,
       codes: message.attempts.codes,
       progress: message.state == .heldForRecipient ? .held : isInterrupted ? .interrupted : .pending,
-      isOrdered: message.kind == .room)
+      isOrdered: message.kind == .room, isInRegion: isInRegion(message))
     decide { $0.add(item, path: path, now: $1) }
+  }
+
+  /// `nil`: as the radio's default says. If the store cannot be read, the message is not sent, either.
+  private func isInRegion(_ message: OutgoingMessage) -> Bool? {
+    switch store.ifReadable({ try region(of: message) }) {
+    case .region(let region)?: region.key != nil
+    case .radioDefault?, nil: nil
+    }
   }
 
   /// When the message may be sent; `nil`: at once.

@@ -16,6 +16,15 @@ extension Messenger {
     }
   }
 
+  /// The bytes that the region adds to a flood in this scope; `nil`: in the radio's default.
+  func regionBytes(in scope: FloodScopeOverride? = nil) -> Int {
+    switch scope {
+    case .key?: PacketLength.transportCodes
+    case .unscoped?, .unknown?: 0
+    case .useDefault?, nil: synchronizer.ways.defaultRegion == nil ? 0 : PacketLength.transportCodes
+    }
+  }
+
   /// Sets the scope, sends the command and resets the scope. The question in the middle is the command's. `nil`: the link is down, or too many
   /// commands wait.
   func submit(_ command: Command, in scope: FloodScopeOverride?) -> [RadioQuestion]? {

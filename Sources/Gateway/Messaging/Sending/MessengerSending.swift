@@ -51,6 +51,7 @@ extension Messenger {
   /// Reports an event to the machine, and carries out its decisions.
   func decide(_ event: (inout DeliverySession, MonotonicTime) -> [DeliveryAction]) {
     takeAnswer()
+    session.floodsInRegion = synchronizer.ways.defaultRegion != nil
     for action in event(&session, loop.now) { carryOut(action) }
     arm()
   }

@@ -66,9 +66,11 @@ extension Messenger {
     let own = try Refusal.translating { () throws(StoreError) in try store.region(ofChannel: digest) }
     let ofChannel = own.flatMap { Region($0) }.map { RegionChoice.region($0) }
     let choice = region ?? ofChannel ?? .radioDefault
+    let scope = try scope(for: choice)
+    let datagram = OutgoingDatagram(slot: channel.slot, dataType: type, data: data)
+    let bytes = PacketLength.channelData(data.count) + regionBytes(in: scope)
     let airtime = try await sendAtOnce(
-      .sendChannelData(OutgoingDatagram(slot: channel.slot, dataType: type, data: data)), in: try scope(for: choice),
-      bytes: PacketLength.channelData(data.count), channel: digest, for: .message, unsupported: unsupported)
+      .sendChannelData(datagram), in: scope, bytes: bytes, channel: digest, for: .message, unsupported: unsupported)
     return (choice, airtime)
   }
 }

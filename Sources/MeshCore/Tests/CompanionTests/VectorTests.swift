@@ -146,5 +146,8 @@ struct Vector: Sendable, CustomTestStringConvertible {
     // (32 + 12.25 + 11 × 8) × 4.096 ms, and (16 + 12.25 + 8 × 5) × 8.192 ms.
     #expect(abs(Airtime.milliseconds(bytes: 40, narrow) - 541.696) < 0.001)
     #expect(abs(Airtime.milliseconds(bytes: 40, wide) - 559.104) < 0.001)
+    // (32 + 14.25 + 17 × 5) × 0.064 ms: the sync word of SF5 is longer.
+    let fast = RadioParameters(frequency: 869_525, bandwidth: 500_000, spreadingFactor: 5, codingRate: 5)
+    #expect(abs(Airtime.milliseconds(bytes: 40, fast) - 8.4) < 0.001)
   }
 }

@@ -373,6 +373,33 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(session.timedOut(now: now).contains { if case .transmit = $0 { true } else { false } })
   }
 
+  /// The air time of a first attempt; `nil`: there is none.
+  private func airtime(_ item: DeliveryItem, path: Int? = nil, hasDefault: Bool = false) -> Int64? {
+    var session = DeliverySession(DeliverySettings(), seed: 1)
+    session.radio = testRadio
+    session.floodsInRegion = hasDefault
+    _ = session.linkUp(now: now)
+    guard case .transmit(_, _, _, let airtime)? = session.add(item, path: path, now: now).last else { return nil }
+    return airtime
+  }
+
+  @Test(arguments: [Destination.node(alder), .channel("c")])
+  func `a flood in a region takes the air time of its transport codes`(_ destination: Destination) throws {
+    var message = item(1, to: destination)
+    let plain = try #require(airtime(message))
+    // 4 bytes are a block of 8 symbols of 4.096 ms at SF8; each sum is rounded up.
+    let inDefault = try #require(airtime(message, hasDefault: true))
+    #expect([32, 33].contains(inDefault - plain))
+    message.isInRegion = true
+    #expect(airtime(message) == inDefault)
+    message.isInRegion = false
+    #expect(airtime(message, hasDefault: true) == plain)
+  }
+
+  @Test func `along a path no transport codes are sent`() {
+    #expect(airtime(item(1), path: 0, hasDefault: true) == airtime(item(1), path: 0))
+  }
+
   @Test func `bulk messages leave part of the budget for people`() {
     var limits = AirtimeBudget.Limits()
     (limits.airtime, limits.messages) = (1000, 4)
