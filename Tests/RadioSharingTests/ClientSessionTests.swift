@@ -9,6 +9,7 @@ import Testing
 import Timing
 
 @testable import RadioSharing
+@testable import Sync
 
 /// One test after the other: some count the resources of the process.
 @Suite(.serialized) struct ClientSessionTests {
@@ -78,6 +79,23 @@ import Timing
     client.send(Command.setChannel(Channel(slot: 1, name: "#trees", secret: secret)).encode())
     try bench.run("the slot") { try bench.store.channel(slot: 1)?.name == "#trees" && !bench.synchronizer.doubts(1) }
     #expect(try isLost && client.frames(1).count == 1)
+  }
+
+  @Test func `a contact that the radio lacks when a client names it puts the stored contacts in doubt`() throws {
+    let bench = try Bench()
+    let client = try bench.client()
+    let keys = ([8, 9] as [UInt8]).compactMap { PublicKey(bytes: Array(repeating: $0, count: 32)) }
+    bench.store.write { store throws(SQLiteError) in
+      _ = try store.upsert(Contact(key: keys[0], name: "n"), onRadio: true, heard: false, at: 1)
+    }
+    let before = bench.synchronizer.counters.fullContactLists
+    func isDoubted() -> Bool {
+      bench.synchronizer.contacts.areDoubted || bench.synchronizer.counters.fullContactLists > before
+    }
+    client.send(Command.getContactByKey(keys[1]).encode())
+    #expect(try client.frames(1) == [[1, 2]] && !isDoubted(), "the store does not know it, either")
+    client.send(Command.getContactByKey(keys[0]).encode())
+    #expect(try client.frames(2).last == [1, 2] && isDoubted())
   }
 
   private static func text(_ words: Text, slot: UInt8 = 0) -> [UInt8] {

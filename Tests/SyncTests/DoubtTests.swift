@@ -148,6 +148,32 @@ import VirtualRadio
     #expect(pair.synchronizer.knowsAllContacts, "that was known")
   }
 
+  @Test func `contacts that the radio lacks when programs name them cause one full list in ten minutes`() throws {
+    let pair = try Pair(on: InventedMachine())
+    pair.sync()
+    var keys: [PublicKey] = []
+    try pair.store.eachContact { stored in
+      keys.append(stored.contact.key)
+      return true
+    }
+    try #require(keys.count == 3)
+    func lists(after key: PublicKey) -> Int {
+      pair.synchronizer.radioDidNotKnowForProgram(key)
+      pair.pass(30)
+      return pair.synchronizer.counters.fullContactLists
+    }
+    let stranger = try #require(PublicKey(bytes: Array(repeating: 9, count: 32)))
+    #expect(lists(after: stranger) == 1, "anybody can name a key that nobody has")
+    pair.radio.received(Command.removeContact(keys[0]).encode())
+    #expect(lists(after: keys[0]) == 2)
+    #expect(try pair.store.contactCount(onRadio: true) == 2)
+    pair.radio.received(Command.removeContact(keys[1]).encode())
+    #expect(lists(after: keys[1]) == 2)
+    pair.pass(600)
+    #expect(lists(after: keys[1]) == 3)
+    #expect(try pair.store.contactCount(onRadio: true) == 1)
+  }
+
   @Test(arguments: [true, false])
   func `a contact that the gateway changed and could not read again causes a full list`(_ isCut: Bool) throws {
     let pair = try Pair(on: InventedMachine())

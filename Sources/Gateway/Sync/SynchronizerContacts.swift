@@ -73,6 +73,14 @@ extension Synchronizer {
     woken.resume()
   }
 
+  /// The radio lacks a contact that a program named which shares it. Programs ask as often as they like, so this causes a list at most once in ten
+  /// minutes, and only if the store says that the radio has the contact.
+  public func radioDidNotKnowForProgram(_ key: PublicKey) {
+    guard store.ifReadable({ try store.contact(key) })?.onRadio == true, contacts.mayDoubtForProgram(at: loop.now)
+    else { return }
+    radioDidNotKnow(key)
+  }
+
   /// Another radio is attached: stored contacts are no longer on the radio.
   private func forgetOtherRadio() {
     log.notice(

@@ -154,6 +154,9 @@ extension CompanionProxy.Gateway {
       synchronizer.doubtEffect(of: command)
       refreshIdentity(after: command)
     }
+    if case .failed(.refused(.notFound)) = answer.outcome, let key = contact(of: command) {
+      synchronizer.radioDidNotKnowForProgram(key)
+    }
     guard case .replied(.ok) = answer.outcome else { return }
     switch command {
     case .addUpdateContact(let contact): synchronizer.refresh(contact.key)
@@ -164,6 +167,19 @@ extension CompanionProxy.Gateway {
       tasks.begin { [synchronizer] in try? await synchronizer.changed(channel) }
     case .sendSelfAdvert(let flood): messenger.noteAdvert(isFlood: flood ?? false)
     default: refreshIdentity(after: command)
+    }
+  }
+
+  /// The contact without which the radio answers *not found*. EXPORT_CONTACT is not among them: the radio says the same of a contact whose advert it
+  /// does not have.
+  private func contact(of command: Command) -> PublicKey? {
+    switch command {
+    case .resetPath(let key), .removeContact(let key), .shareContact(let key), .getContactByKey(let key),
+      .sendLogin(let key, _), .sendStatusRequest(let key), .sendBinaryRequest(let key, _), .sendPathDiscovery(let key):
+      key
+    case .sendTelemetryRequest(let key): key
+    case .sendText(let text): store.ifReadable { try store.contact(prefix: text.recipient) }?.contact.key
+    default: nil
     }
   }
 

@@ -18,6 +18,8 @@ final class ContactList {
 struct RadioContacts {
   /// At most one first advert in this interval is committed at once.
   private static let meetInterval: Duration = .seconds(30)
+  /// At most one doubt in this interval comes from programs that share the radio.
+  private static let programInterval: Duration = .seconds(600)
 
   /// The list that is being received.
   private(set) var list: ContactList?
@@ -31,6 +33,8 @@ struct RadioContacts {
   private var listedAt: MonotonicTime?
   /// The last time that a first advert was committed at once.
   private var met: MonotonicTime?
+  /// The last doubt that came from a program.
+  private var doubtedForProgram: MonotonicTime?
 
   // MARK: The list
 
@@ -56,6 +60,13 @@ struct RadioContacts {
   var areDoubted: Bool { settledDoubts < doubts }
 
   mutating func doubt() { doubts += 1 }
+
+  /// Whether a program may cause a doubt now.
+  mutating func mayDoubtForProgram(at now: MonotonicTime) -> Bool {
+    if let doubtedForProgram, now - doubtedForProgram < Self.programInterval { return false }
+    doubtedForProgram = now
+    return true
+  }
 
   /// A complete full list came, which was requested after so many doubts.
   mutating func settled(_ doubts: Int) { settledDoubts = max(settledDoubts, doubts) }
