@@ -149,6 +149,28 @@ import Timing
     try rig.until("r1 to be taken out") { try !isOnRadio("r1", rig) }
   }
 
+  @Test func `nodes that were let in in vain count after a restart, too`() throws {
+    let rig = try Rig()
+    rig.configure("[contacts]\nevict = false")
+    try rig.startSynced()
+    try remove("r1", rig)
+    for number in 1...4 {
+      rig.air("dm r1 r0 text \(number)")
+      rig.pass(.seconds(10))
+      #expect(try isOnRadio("r1", rig), "\(number)")
+      rig.pass(.seconds(290))
+    }
+    rig.kill()
+    try rig.startSynced()
+    rig.air("dm r1 r0 too many")
+    rig.pass(.seconds(10))
+    #expect(try !isOnRadio("r1", rig))
+    rig.pass(.seconds(3600))
+    rig.air("dm r1 r0 after an hour")
+    rig.pass(.seconds(10))
+    #expect(try isOnRadio("r1", rig))
+  }
+
   @Test func `a full table is told when a node knocks that has no place`() throws {
     let rig = try Rig { ($0.maxContacts, $0.contacts) = (20, 10) }
     rig.configure("[contacts]\nevict = false")

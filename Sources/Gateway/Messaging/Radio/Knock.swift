@@ -41,6 +41,8 @@ public final class Knock {
   private var seen: [[UInt8]] = []
   /// When nodes were let in that have not written, and neither has one that was let in with them.
   private var inVain: [MonotonicTime] = []
+  /// Those of earlier runs are among them.
+  private var knowsEarlier = false
   /// When nodes that were let in have written.
   private var found: [MonotonicTime] = []
   /// When nodes were let in.
@@ -233,7 +235,28 @@ public final class Knock {
     return added
   }
 
+  /// A restart does not allow more: each addition is written to the radio's flash.
+  private func recallEarlier() {
+    guard !knowsEarlier else { return }
+    knowsEarlier = true
+    let (now, elapsed) = (loop.now, store.elapsed(at: synchronizer.now))
+    // An unreadable store knows of none.
+    for at in store.ifReadable({ try store.guestsInVain() }) ?? [] {
+      let age = elapsed > at ? min(elapsed - max(0, at), 3_600_000) : 0
+      inVain.append(MonotonicTime(nanoseconds: now.nanoseconds - age * 1_000_000))
+    }
+  }
+
+  private func wasInVain() {
+    recallEarlier()
+    inVain.append(loop.now)
+    let (now, elapsed) = (loop.now, store.elapsed(at: synchronizer.now))
+    let times = inVain.map { elapsed - (now - $0).wholeNanoseconds / 1_000_000 }
+    store.post("nodes that were let in in vain") { store throws(SQLiteError) in try store.keepGuestsInVain(times) }
+  }
+
   private func mayTry(beside guests: Int) -> Bool {
+    recallEarlier()
     for times in [\Knock.inVain, \.found, \.additions] as [ReferenceWritableKeyPath<Knock, [MonotonicTime]>] {
       self[keyPath: times].removeAll { loop.now - $0 >= .seconds(3600) }
     }
@@ -255,7 +278,7 @@ public final class Knock {
         // It stays a guest on disk, for the next link.
         if error == .linkDown || synchronizer.connection.state != .up { return }
       }
-      if !isFound { inVain.append(loop.now) }
+      if !isFound { wasInVain() }
       silent.removeAll { $0 == key }
       if silent.count >= Self.mostCandidates { silent.removeFirst() }
       silent.append(key)

@@ -155,6 +155,31 @@ extension Store {
     try setMeta(guestsName, .blob(guests.flatMap(\.bytes)))
   }
 
+  private var vainName: String { "guests:vain:\(radio)" }
+
+  /// When nodes were let in that did not write, in milliseconds of `elapsed(at:)`.
+  public func guestsInVain() throws(StoreError) -> [Int64] {
+    let bytes = try meta(vainName)?.blob ?? []
+    var times: [Int64] = []
+    for start in stride(from: 0, to: bytes.count, by: 8) {
+      var time: Int64 = 0
+      for byte in bytes[start...].prefix(8) { time = time << 8 | Int64(byte) }
+      times.append(time)
+    }
+    return times
+  }
+
+  /// Within a `write`.
+  public func keepGuestsInVain(_ times: [Int64]) throws(SQLiteError) {
+    var bytes: [UInt8] = []
+    for time in times {
+      for shift in stride(from: Int64(56), through: 0, by: -8) {
+        bytes.append(UInt8(truncatingIfNeeded: time >> shift))
+      }
+    }
+    try setMeta(vainName, .blob(bytes))
+  }
+
   /// Whether the node was removed from the present radio's table to make room, or found no place there.
   public func isEvicted(_ key: PublicKey) throws(StoreError) -> Bool {
     try translating { () throws(SQLiteError) in
