@@ -41,6 +41,24 @@ import UntrustedText
     #expect(sent == 1)
   }
 
+  @Test func `a text of ours that the radio hands over is not received, and one of others under our name is`() throws {
+    let bench = try Bench(on: InventedMachine())
+    _ = try bench.send(SendRequest(to: "Public", text: "hello", key: "k")).get()
+    try bench.run("it on the air") { try bench.state("k").state == .sent }
+    let time = try #require(try bench.state("k").senderTime)
+    // As after a restart of the radio, which has forgotten what it has sent.
+    bench.own.injectChannelText("r0: hello", slot: 0, time: time)
+    bench.own.injectChannelText("r0: hello", slot: 0, time: time + 1)
+    bench.own.injectChannelText("r1: hello", slot: 0, time: time)
+    try bench.run("those of others") { try bench.store.messageCount() == 2 }
+    var received: [String] = []
+    try bench.store.eachMessage(limit: 10) { message in
+      received.append("\(message.senderName?.string ?? "") \((message.senderTime ?? 0) &- time)")
+      return true
+    }
+    #expect(received == ["r0 1", "r1 0"])
+  }
+
   @Test
   func `a message that the radio received itself is not relayed to the mesh, even if its notification was lost`()
     throws

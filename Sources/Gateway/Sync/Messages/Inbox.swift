@@ -2,6 +2,7 @@
 
 import Companion
 import EventLoop
+import MeshCrypto
 import RadioSession
 import Store
 import Timing
@@ -106,6 +107,7 @@ final class Inbox {
     }
     last = message
     if synchronizer?.observer?.takesAnswer(message) ?? false { return }
+    if case .channel(let text) = message, isOwn(text) { return }
     // Unasked messages can be many: a commit makes room.
     if gathers, entries.count >= Self.maxGathered { commit() }
     guard entries.count < Self.bound else {
@@ -122,6 +124,21 @@ final class Inbox {
     entry.taken.knowsSlot = !isInDoubt(slot)
     guard !entry.taken.knowsSlot || wasAsked && isEmpty(slot) else { return write(entry) }
     entry.state = .asked(loop.begin { await self.decide(entry, slot) })
+  }
+
+  /// Whether it is a text of our own that a repeater has passed on. A radio that was restarted meanwhile, or has heard 160 other packets, no longer knows
+  /// that it has sent it. A text of somebody else who uses our name has another time, or other words.
+  private func isOwn(_ message: ChannelMessage) -> Bool {
+    guard let name = connection.identity?.info.name, !isInDoubt(message.slot) else { return false }
+    let sender = name.bytes + Array(": ".utf8)
+    guard message.text.bytes.starts(with: sender) else { return false }
+    let text = Text(bytes: Array(message.text.bytes.dropFirst(sender.count)))
+    // If the store cannot be read, it is taken as any other.
+    let isSaid: Bool? = store.ifReadable {
+      guard let channel = try store.channel(slot: message.slot), !channel.isEmpty else { return false }
+      return try store.hasSaid(text, on: channel.secret.digest, senderTime: message.senderTime)
+    }
+    return isSaid ?? false
   }
 
   private func isInDoubt(_ slot: UInt8) -> Bool { synchronizer?.doubts(slot) ?? false }
