@@ -11,6 +11,30 @@ import Testing
 
 /// A room takes a post with another time for another post.
 @Suite struct PostsTests {
+  @Test func `a post and a direct message with the same text have acknowledgements of their own`() throws {
+    let bench = try Bench(on: InventedMachine())
+    let room = Contact(
+      key: PrivateIdentity(seed: Array(repeating: 0x52, count: 32)).publicKey, type: .room, name: "Lobby")
+    bench.own.received(Command.addUpdateContact(room).encode())
+    bench.synchronizer.refresh(room.key)
+    try bench.run("the room to be known") { try bench.store.contact(room.key) != nil }
+    var times: [KeyPrefix: UInt32] = [:]
+    bench.swallow { command in
+      guard case .sendText(let text) = command else { return false }
+      times[text.recipient] = text.time
+      return true
+    }
+    // Both clocks are ahead by as much.
+    let ahead = UInt32(bench.synchronizer.now.milliseconds / 1000) + 1000
+    bench.messenger.senderClock = SenderClock(last: ahead, lastInRooms: ahead)
+    _ = try bench.send(SendRequest(to: "Lobby", text: "the same", key: "p")).get()
+    _ = try bench.send(SendRequest(to: "r1", text: "the same", key: "d")).get()
+    try bench.run("both commands") { times.count == 2 }
+    #expect(Set(times.values).count == 2, "\(times)")
+    let codes = try (bench.state("p").attempts.codes, bench.state("d").attempts.codes)
+    #expect(!codes.0.isEmpty && Set(codes.0).isDisjoint(with: codes.1))
+  }
+
   enum Cut: CaseIterable { case answerLost, linkLost, killed }
 
   @Test(arguments: Cut.allCases)

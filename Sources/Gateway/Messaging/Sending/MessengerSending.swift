@@ -185,7 +185,7 @@ extension Messenger {
     (message.state, message.endedAt) = (.sending, nil)
     let form = AttemptForm(attempt: attempt, bytes: message.text.bytes.count, hasTime: message.senderTime != nil)
     let known = form.needsTime ? nil : message.senderTime
-    let time = known ?? newTime(inRoom: message.kind == .room)
+    let time = known ?? newTime(for: message, own.key)
     message.senderTime = time
     guard message.kind != .channel else { return form.number }
     message.attempts.next = attempt &+ 1
@@ -206,6 +206,30 @@ extension Messenger {
   }
 
   private static let mostRooms = 64
+
+  /// A time that gives no attempt the acknowledgement code of another message. Posts have a clock of their own, and the code does not name the recipient:
+  /// the same text to a room and to a node could have the same one.
+  private func newTime(for message: OutgoingMessage, _ own: PublicKey) -> UInt32 {
+    var time = newTime(inRoom: message.kind == .room)
+    guard message.kind != .channel else { return time }
+    var times = 1
+    while times < Self.mostTimes, isOfAnother(time, message, own) {
+      time = newTime(inRoom: message.kind == .room)
+      times += 1
+    }
+    return time
+  }
+
+  private func isOfAnother(_ time: UInt32, _ message: OutgoingMessage, _ own: PublicKey) -> Bool {
+    // Later attempts have two bits of their number in the code.
+    for attempt in UInt8(0)...3 {
+      let code = AckCode.expected(time: time, attempt: attempt, text: message.text, sender: own)
+      if session.isOfAnother(code, than: message.id) { return true }
+    }
+    return false
+  }
+
+  private static let mostTimes = 64
 
   private func newTime(inRoom: Bool) -> UInt32 {
     let (now, radio) = (synchronizer.now, synchronizer.radioTime)
