@@ -127,6 +127,7 @@ extension DeliverySession {
     message.phase = .ready(notBefore: now + wait)
     message.isOpen = message.item.tries > 0 && message.item.channel == nil && !hasOthersInTurn(message)
     let isUnsent = answer == .busy || answer == .notTried
+    if !isUnsent, message.item.channel != nil { message.mayBeOnAir = true }
     if isUnsent, message.item.channel == nil { message.item.attempt -= 1 }
     live[id] = message
     return [.waiting(id: id, unspent: isUnsent ? giveBack(id) : 0)]

@@ -37,6 +37,8 @@ public struct DeliverySession: Sendable {
     var directTries = 0
     var lastRoute: DeliveryRoute?
     var isCancelled = false
+    /// A channel message that the radio may have transmitted: it did not answer.
+    var mayBeOnAir = false
     var refusals = Backoff(first: DeliverySettings.refusalFirst, limit: DeliverySettings.refusalLimit)
     /// Consecutive refusals because the radio's packet pool was full.
     var fullTables = Backoff(first: DeliverySettings.refusalFirst, limit: DeliverySettings.fullLimit)
@@ -173,6 +175,7 @@ public struct DeliverySession: Sendable {
       // The acknowledgement may still come. A channel message is repeated as the same packet instead.
       message.isOpen =
         item.channel == nil && !live.values.contains { $0.isOpen && $0.item.destination == item.destination }
+      message.mayBeOnAir = item.channel != nil
       if item.channel == nil { message.phase = .sent(until: isUp ? now + DeliverySettings.unknownTimeout : nil) }
     }
     ended.removeAll { $0.id == item.id }
@@ -332,10 +335,10 @@ public struct DeliverySession: Sendable {
     _ id: Int64, _ failure: DeliveryFailure, unspent: Int64 = 0, _ now: MonotonicTime
   ) -> [DeliveryAction] {
     guard let message = live.removeValue(forKey: id) else { return [] }
-    if message.item.channel != nil, message.item.tries > 0 {
-      // The radio has accepted it before: if the message were reported as failed, its sender would send it again.
+    if message.item.channel != nil, message.item.tries > 0 || message.mayBeOnAir {
+      // The radio has accepted it, or may have: if the message were reported as failed, its sender would send it again.
       remember(Ended(id: id, codes: [], isDelivered: true, until: now + DeliverySettings.grace), now)
-      return [.sent(id: id, code: nil, tries: message.item.tries, floods: message.item.floods)]
+      return [.sent(id: id, code: nil, tries: max(1, message.item.tries), floods: max(1, message.item.floods))]
     }
     if message.item.tries > 0 || !message.item.codes.isEmpty {
       remember(

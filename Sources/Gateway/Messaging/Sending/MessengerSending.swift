@@ -68,6 +68,8 @@ extension Messenger {
     if case .sent(let code, _, _) = meaning, session.isOfAnother(code, than: id) {
       meaning = .unanswered
     }
+    // What was not written to the link is certainly not on the air.
+    if recipient == nil, meaning == .linkLost, !answer.wasSent { meaning = .notTried }
     // An acknowledgement may have come before.
     let isUnknown = answer.wasSent && (meaning == .linkLost || meaning == .unanswered)
     if isUnknown, recipient != nil, message?.hasEnded == false {

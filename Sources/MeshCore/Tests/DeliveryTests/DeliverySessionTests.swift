@@ -267,6 +267,31 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect((150...600).contains(tries), "\(tries) tries a day, each with two commits")
   }
 
+  @Test(arguments: [DeliveryAnswer.unanswered, .linkLost, .notTried, .busy])
+  mutating func `a channel message that the radio may have transmitted ends as sent, and another one fails`(
+    _ answer: DeliveryAnswer
+  ) {
+    _ = session.linkUp(now: now)
+    _ = add(item(1, to: .channel("c"), expires: 3600))
+    #expect(session.answered(1, answer, now: now) == [.waiting(id: 1)])
+    session.linkDown()
+    now = MonotonicTime(seconds: 3600)
+    let sent: DeliveryAction = .sent(id: 1, code: nil, tries: 1, floods: 1)
+    switch answer {
+    case .unanswered, .linkLost: #expect(session.timedOut(now: now) == [sent])
+    case .busy: #expect(session.timedOut(now: now) == [.failed(id: 1, .tableFull)])
+    default: #expect(session.timedOut(now: now) == [.failed(id: 1, .expired)])
+    }
+  }
+
+  @Test mutating func `a channel message that was interrupted by the program's end ends as sent`() {
+    var interrupted = item(1, to: .channel("c"), expires: 3600)
+    interrupted.progress = .interrupted
+    #expect(add(interrupted) == [])
+    now = MonotonicTime(seconds: 3600)
+    #expect(session.timedOut(now: now) == [.sent(id: 1, code: nil, tries: 1, floods: 1)])
+  }
+
   @Test mutating func `a reconnected radio is asked at once, and an accepted message clears the refusals`() {
     _ = session.linkUp(now: now)
     _ = add(item(1))
