@@ -83,6 +83,8 @@ import VirtualRadio
     bench.ether.loss = 1
     _ = try bench.send(SendRequest(to: "Public", text: "y", key: "c", lifetime: .seconds(300))).get()
     try bench.run("it is sent") { try bench.state("c").state == .sent }
+    _ = try bench.send(SendRequest(to: "r9", text: "x", key: "tried", lifetime: .seconds(3))).get()
+    try bench.run("it is on the air") { try bench.state("tried").attempts.accepted > 0 }
     for key in ["a", "b"] { _ = try bench.send(SendRequest(to: "r1", text: "x", key: key)).get() }
     _ = try bench.send(SendRequest(to: "r1", text: "x", key: "short", lifetime: .seconds(3))).get()
     bench.swap(to: third)
@@ -96,6 +98,8 @@ import VirtualRadio
     bench.store.commit()
     #expect(try bench.state("b").reason == "cancelled")
     try bench.run("the end of its time") { try bench.state("short").reason == "expired" }
+    try bench.run("the other's end") { try bench.state("tried").hasEnded }
+    #expect(try bench.state("tried").reason == "no_acknowledgement", "it may have arrived")
     bench.other.received(Command.sendSelfAdvert(flood: true).encode())
     try bench.run("the recipient is known") { try adopt("a") == nil }
     #expect(try bench.state("a").radio == 2)

@@ -165,6 +165,22 @@ extension Messenger {
     return message
   }
 
+  /// Its lifetime is over. One that its radio has transmitted, or perhaps, is not said to have expired.
+  private func expire(held message: OutgoingMessage) {
+    guard message.state == .sending || message.attempts.accepted > 0 else {
+      end(held: message, .expired)
+      return
+    }
+    guard message.kind == .channel else {
+      end(held: message, .noAcknowledgement)
+      return
+    }
+    var message = message
+    (message.state, message.attempts.accepted) = (.sent, max(1, message.attempts.accepted))
+    end(&message)
+    save(message)
+  }
+
   /// Ends held messages that have expired, and notes the next expiry.
   func expireHeld() {
     var (over, next): ([OutgoingMessage], MonotonicTime) = ([], .never)
@@ -177,7 +193,7 @@ extension Messenger {
     } catch {
       log.error("held messages cannot be read: \(error)")
     }
-    for message in over where !message.hasEnded { end(held: message, .expired) }
+    for message in over where !message.hasEnded { expire(held: message) }
     nextHeldEnd = next < .never ? next + .seconds(1) : nil
     arm()
   }
