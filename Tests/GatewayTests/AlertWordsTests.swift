@@ -241,6 +241,39 @@ import Timing
     #expect(try store.alerts(openOnly: true, limit: 10).filter { $0.rule == "store_lost" }.count == 3)
   }
 
+  @Test func `further incidents of a subject are told beside the earlier ones, over a damaged database`() throws {
+    let (store, alerts) = try open()
+    func rows(_ rule: String) throws -> [StoredAlert] {
+      try store.alerts(openOnly: true, limit: 10).filter { $0.rule == rule }
+    }
+    alerts.found(.conflict(reason: "event 3 differs", events: 7), at: "c")
+    pass(1)
+    alerts.found(.otherEpoch("679d", last: 12), at: "c")
+    pass(1)
+    let both = try rows("journal_conflict")
+    #expect(both.count == 1 && both.first?.value == 7)
+    #expect(both.first?.text.contains("7 events go there again") == true, "\(both)")
+    #expect(both.first?.text.contains("the epoch 679d, up to 12") == true, "\(both)")
+    alerts.found(.otherEpoch("679d", last: 12), at: "c")
+    #expect(try rows("journal_conflict") == both, "the same is no news")
+    alerts.storeWasDamaged("gw.db.corrupt-1", had: 70, unsent: [("hub", 3)])
+    pass(1)
+    alerts.storeReplaced("gw.db.corrupt-2", had: 90, unsent: [("hub", 5)])
+    pass(2)
+    let lost = try rows("store_lost")
+    #expect(lost.count == 1, "\(lost)")
+    for words in ["corrupt-1", "70 events", "hub 3", "corrupt-2", "90 events", "hub 5"] {
+      #expect(lost.first?.text.contains(words) == true, "\(lost)")
+    }
+    #expect(alerts.board.isOpen(AlertSubject(.journalConflict, "c")), "the new database gets it, too")
+    for number in 3...40 {
+      alerts.storeWasDamaged("gw.db.corrupt-\(number)", had: 70, unsent: [("hub", Int64(number))])
+    }
+    let words = try rows("store_lost").first?.text ?? ""
+    #expect(words.contains("corrupt-1") && words.contains("corrupt-40") && words.utf8.count < 1200, "\(words)")
+    alerts.stop()
+  }
+
   @Test func `a log that is removed while the gateway runs is an alert that says what to do`() throws {
     let (store, alerts) = try open()
     unlink(scratch.location("gw.db-wal"))

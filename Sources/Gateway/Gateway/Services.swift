@@ -95,7 +95,7 @@ extension Daemon {
     if let words = store.provenance.putBack {
       alerts.historiesMet(words)
     } else if let loss = store.provenance.loss {
-      alerts.storeIsLost("\(loss)", loss.cause)
+      alerts.storeIsLost(store.provenance.lossWords ?? "\(loss)", loss.cause)
     }
     alerts.radio(
       isUp: connection.state == .up, isScopeStuck: connection.isScopeStuck, message: publisher.summary)

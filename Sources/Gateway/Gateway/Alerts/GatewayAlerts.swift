@@ -100,15 +100,23 @@ final class GatewayAlerts {
     look()
   }
 
-  /// Another database has replaced a damaged one: open alerts begin there, too.
+  /// Another database has replaced a damaged one: open alerts begin there, too. Nothing reads incidents again: they are
+  /// carried over.
   func storeReplaced(_ saved: String, had events: Int64?, unsent: [(upstream: String, events: Int64)]) {
+    let incidents = board.open.filter { Self.incidents.contains($0.rule) }.compactMap { subject in
+      board.said(of: subject).map { (subject: subject, said: $0) }
+    }
     writer.beginAnew()
     deadLetterChanges = .max
     nodes = SilentNodes(store, on: loop)
     care.load([])
+    for (subject, said) in incidents { read(subject, .bad(text: said.text, value: said.value)) }
     storeWasDamaged(saved, had: events, unsent: unsent)
     look()
   }
+
+  /// Rules about incidents of the journal, the radio's queue and the database, which have no state to read.
+  private static let incidents: Set<AlertRule> = [.journalLoss, .journalConflict, .radioQueueFull, .storeLost]
 
   // MARK: Readings
 

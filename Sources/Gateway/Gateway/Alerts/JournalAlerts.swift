@@ -87,8 +87,25 @@ extension GatewayAlerts {
   func historiesMet(
     _ text: String, _ subject: AlertSubject = AlertSubject(.journalConflict), _ events: Double? = nil
   ) {
-    read(subject, .bad(text: text + "; see docs/hub.md, \"One identity, two histories\"", value: events))
+    tellIncident(subject, text + "; see docs/hub.md, \"One identity, two histories\"", events)
     read(subject, .well)
     arm()
+  }
+
+  /// The most bytes of the earlier words in an alert of several incidents.
+  private static let mostEarlierWords = 800
+
+  /// An incident, beside those of the same subject whose alert is open: it must not replace their words. The number is
+  /// the total.
+  func tellIncident(_ subject: AlertSubject, _ text: String, _ value: Double? = nil) {
+    guard let before = board.said(of: subject), !text.mentions(before.text) else {
+      return read(subject, .bad(text: text, value: value))
+    }
+    guard !before.text.mentions(text) else { return read(subject, .bad(text: before.text, value: before.value)) }
+    var earlier = before.text
+    if earlier.utf8.count > Self.mostEarlierWords { earlier = earlier.cut(toBytes: Self.mostEarlierWords) + "…" }
+    let total = value.map { $0 + (before.value ?? 0) } ?? before.value
+    read(subject, .bad(text: "\(earlier). And again: \(text)", value: total))
+    store.keepAlertWords()
   }
 }

@@ -32,7 +32,7 @@ extension GatewayAlerts {
   /// The new database is well: the alert ends after its time. An alert for each cause: one of an earlier loss stays open
   /// for a day, and would lose its words, with the name of the saved file, to this one.
   func storeIsLost(_ text: String, _ cause: StoreLoss.Cause) {
-    read(AlertSubject(.storeLost, cause.rawValue), .bad(text: text))
+    tellIncident(AlertSubject(.storeLost, cause.rawValue), text)
   }
 
   private static let file = "file"
