@@ -33,6 +33,15 @@ import Timing
     #expect(board.due == nil && board.open.isEmpty)
   }
 
+  @Test func `the first whole alert among changes is one that begins and ends there`() {
+    let other = AlertSubject(.clockWrong)
+    let begins = AlertChange.begins(radio, text: "gone", value: nil, since: time(0), returns: 0)
+    let changes = [AlertChange.ends(other), begins, .ends(other), .ends(radio), begins]
+    let whole = AlertChange.firstWhole(in: changes)
+    #expect(whole?.begin == 1 && whole?.end == 3)
+    #expect(AlertChange.firstWhole(in: [.ends(radio), begins]) == nil)
+  }
+
   @Test func `a problem that ends before its time causes no alert`() {
     var board = board()
     for second in stride(from: 0.0, to: 7200, by: 100) {

@@ -274,6 +274,30 @@ import Timing
     alerts.stop()
   }
 
+  @Test func `changes of alerts that find no room leave no alert open that is over`() throws {
+    let (store, alerts) = try open()
+    let (over, restless) = (AlertSubject(.configurationWrong), AlertSubject(.remoteCommands, "n"))
+    let writer = alerts.writer
+    writer.read(over, .bad(text: "refused"))
+    pass(1)
+    #expect(try store.alerts(openOnly: true, limit: 10).contains { $0.rule == "configuration_wrong" })
+    // Nothing is written, until there are more changes than room for them.
+    writer.stop()
+    writer.read(over, .well)
+    for _ in 0..<1100 {
+      writer.read(restless, .bad(text: "n may run commands"))
+      writer.read(restless, .well)
+    }
+    writer.read(restless, .bad(text: "n may run commands again"))
+    writer.begin()
+    writer.write()
+    pass(1)
+    let left = try store.alerts(openOnly: true, limit: 10)
+    #expect(!left.contains { $0.rule == "configuration_wrong" })
+    #expect(left.filter { $0.rule == "remote_commands" }.map(\.text) == ["n may run commands again"])
+    alerts.stop()
+  }
+
   @Test func `a log that is removed while the gateway runs is an alert that says what to do`() throws {
     let (store, alerts) = try open()
     unlink(scratch.location("gw.db-wal"))

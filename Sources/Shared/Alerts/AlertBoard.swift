@@ -202,6 +202,18 @@ extension AlertChange {
     }
   }
 
+  /// The places of the beginning and the end of the first alert that has both among these changes; `nil`: none has.
+  public static func firstWhole(in changes: [AlertChange]) -> (begin: Int, end: Int)? {
+    var begins: [AlertSubject: Int] = [:]
+    for (place, change) in changes.enumerated() {
+      switch change {
+      case .begins(let subject, _, _, _, _): begins[subject] = place
+      case .ends(let subject): if let begin = begins[subject] { return (begin, place) }
+      }
+    }
+    return nil
+  }
+
   /// Simultaneous changes are in the order of rules and names: a dictionary has no fixed order.
   fileprivate var order: String { "\(subject.rule.rawValue) \(subject.name)" }
 }

@@ -9,7 +9,8 @@ import Timing
 /// The gateway's `AlertBoard`, and its changes on disk: each is a row, an event and a line of the log. A restart begins no
 /// alert anew.
 final class AlertWriter {
-  /// The most changes to keep while the disk refuses them; more than there are subjects. The oldest beyond it are only in the log.
+  /// The most changes to keep while the disk refuses them: an end for each alert that is open on disk, and a beginning for
+  /// each that is open now. Alerts beyond it that began and ended meanwhile are only in the log.
   private static let maxWaiting = 2 * AlertBoard.maxSubjects
 
   private struct Waiting {
@@ -111,11 +112,20 @@ final class AlertWriter {
     lastNumber += 1
     waiting.append(
       Waiting(number: lastNumber, change: change, moment: moment, since: since, millivolts: millivolts))
-    if waiting.count > Self.maxWaiting {
-      waiting.removeFirst()
-      dropped += 1
-    }
+    makeRoom()
     write()
+  }
+
+  /// Drops whole alerts, the oldest first: without its end, an alert would be open on disk for ever. Changes that are being
+  /// written stay, because the disk may have a beginning already.
+  private func makeRoom() {
+    while writing == nil, waiting.count > Self.maxWaiting,
+      let whole = AlertChange.firstWhole(in: waiting.map(\.change))
+    {
+      waiting.remove(at: whole.end)
+      waiting.remove(at: whole.begin)
+      dropped += 2
+    }
   }
 
   /// Stores changes one after another. If the disk refuses them, the next commit or query of the radio retries.
