@@ -21,7 +21,9 @@ import Timing
     private(set) var upstream: Upstream!
     var lines: [String] = []
 
-    init(_ way: Way, _ fault: StandingServer.Fault, isSecure: Bool = false, commands: Bool = false) throws {
+    init(
+      _ way: Way, _ fault: StandingServer.Fault, isSecure: Bool = false, commands: Bool = false, batchEvents: Int = 1
+    ) throws {
       store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
       server = try StandingServer(fault, on: loop)
       var mqtt = UpstreamSettings.MQTTSettings(
@@ -36,7 +38,7 @@ import Timing
         case .mqtt5, .mqtt3: (.mqtt(mqtt), "mqtt")
         }
       let journal = Upstream.Settings(
-        name: "up", batchEvents: 1, fromStart: true, allowed: commands ? ["send"] : [])
+        name: "up", batchEvents: batchEvents, fromStart: true, allowed: commands ? ["send"] : [])
       upstream = try Upstream(
         UpstreamSettings(
           kind: kind, journal: journal, url: "\(scheme)\(isSecure ? "s" : "")://127.0.0.1:\(server.port)",
@@ -164,6 +166,18 @@ import Timing
     #expect(
       bench.server.connections >= 200 && bench.server.connections <= most, "\(bench.server.connections) in \(seconds) s"
     )
+  }
+
+  @Test(arguments: [Way.mqtt5, .mqtt3])
+  func `the acknowledged beginning of a batch counts when its upstream ends without the rest`(_ way: Way) throws {
+    let bench = try Bench(way, .takes(3), batchEvents: 8)
+    try bench.append(8)
+    #expect(bench.pass(10) { bench.server.taken.count == 3 })
+    var isOver = false
+    bench.upstream.leave(within: nil) { isOver = true }
+    #expect(bench.pass(10) { isOver })
+    // `try?`: then it is not so.
+    #expect(bench.pass(10) { (try? bench.store.cursor(of: "up").messages) == 3 })
   }
 
   @Test(arguments: [Way.mqtt5, .mqtt3]) func `a broker's repeated acknowledgement counts once`(_ way: Way) throws {

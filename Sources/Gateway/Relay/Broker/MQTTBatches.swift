@@ -11,19 +11,31 @@ import Store
 extension MQTTCarrier {
   /// A batch's place in the order.
   final class Turn {
+    let batch: Batch
+    /// So many of its first events are acknowledged.
+    var acknowledged = 0
     /// The whole batch is published, or never will be.
     let isPublished = Promise<Void>()
     let isAnswered = Promise<Void>()
+
+    init(_ batch: Batch) { self.batch = batch }
   }
 
   var mayTakeInPart: Bool { true }
 
+  func taken(of batch: Batch) -> Int64? {
+    let first = batch.events.first?.seq
+    let same = turns.first { $0.batch.lane == batch.lane && $0.batch.events.first?.seq == first }
+    guard let turn = same, turn.acknowledged > 0 else { return nil }
+    return turn.batch.events[turn.acknowledged - 1].seq
+  }
+
   func carry(_ batch: Batch) async -> Verdict {
-    let (before, turn) = (lastTurn, Turn())
+    let (before, turn) = (lastTurn, Turn(batch))
     lastTurn = turn
-    carrying += 1
+    turns.append(turn)
     defer {
-      carrying -= 1
+      turns.removeAll { $0 === turn }
       turn.isPublished.keep(())
       turn.isAnswered.keep(())
       if lastTurn === turn { lastTurn = nil }
@@ -56,7 +68,10 @@ extension MQTTCarrier {
       }
       for message in messages where homeAssistant?.isDescribed(message) != true {
         try await client.untilRoom()
-        while let flight = flights.first, flight.answer.isKept { try await delivery.take(flights.removeFirst()) }
+        while let flight = flights.first, flight.answer.isKept {
+          try await delivery.take(flights.removeFirst())
+          if delivery.isGoingOn { turn.acknowledged = flights.first?.place ?? place }
+        }
         guard delivery.isGoingOn else { break }
         flights.append((place, client.publish(message, isFollowed: true)))
         homeAssistant?.published(message)
@@ -67,7 +82,11 @@ extension MQTTCarrier {
     // it must not overtake the rest of this one.
     for flight in flights where flight.answer.isKept { try await delivery.take(flight) }
     if delivery.isGoingOn { turn.isPublished.keep(()) }
-    for flight in flights { try await delivery.take(flight) }
+    for (index, flight) in flights.enumerated() {
+      try await delivery.take(flight)
+      if delivery.isGoingOn, index + 1 < flights.count { turn.acknowledged = flights[index + 1].place }
+    }
+    if delivery.isGoingOn { turn.acknowledged = batch.events.count }
     return delivery.verdict(of: batch, client.end.map(verdict))
   }
 

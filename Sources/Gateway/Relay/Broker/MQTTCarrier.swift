@@ -32,8 +32,8 @@ final class MQTTCarrier: MeteredCarrier {
   var homeAssistant: HomeAssistant?
   var observer: ObserverFeed?
   private var token: ObserverToken?
-  /// The number of batches without a verdict, and the last batch's turn.
-  var carrying = 0
+  /// The batches without a verdict, and the last batch's turn.
+  var turns: [Turn] = []
   var lastTurn: Turn?
   private var tls: TLSContext?
   /// Reads the last answers on an outdated connection, until it is closed.
@@ -210,7 +210,7 @@ final class MQTTCarrier: MeteredCarrier {
     do {
       try await loop.race(
         {
-          defer { wasCarrying = self.carrying > 0 }
+          defer { wasCarrying = !self.turns.isEmpty }
           try await self.client.run()
         }, { try await self.publishStats() }, { try await self.untilRenewed() })
       // A cancelled client ends without an error.

@@ -57,6 +57,8 @@ protocol Carrier: AnyObject {
   /// After a greeting: receives from the server until the connection is lost or outdated. A carrier that keeps no connection waits for ever.
   func hold() async throws(CancellationError) -> ConnectionEnd
   func carry(_ batch: Batch) async -> Verdict
+  /// The event up to which the server has acknowledged a batch that has no answer yet; `nil`: none, or unknown.
+  func taken(of batch: Batch) -> Int64?
   /// Keeps the newest state under its name, for a server that shows it.
   func setState(_ name: String, _ body: [UInt8])
   /// The network has changed: checks that a kept connection still works.
@@ -86,6 +88,7 @@ extension Carrier {
   var otherEpochs: [OtherEpoch] { [] }
   func setState(_ name: String, _ body: [UInt8]) {}
   func probe() {}
+  func taken(of batch: Batch) -> Int64? { nil }
   func replacement() -> (any Carrier)? { nil }
   var hasArrived: Bool { false }
   var lineBytes: UInt64 { bytesSent }

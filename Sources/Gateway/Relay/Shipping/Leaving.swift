@@ -34,8 +34,21 @@ extension Upstream {
   func finish(_ leaving: Leaving) async throws(CancellationError) {
     let isDone = underWay.flights.isEmpty && shipment.holds.isDisjoint(with: [.burying, .removing])
     if !isDone, loop.now < leaving.until { return try await woken.wait(until: leaving.until, on: loop) }
+    takeParts()
     stop()
     throw CancellationError()
+  }
+
+  /// The answers to batches under way are given up. What the server has acknowledged of them by now is not sent again.
+  func takeParts() {
+    for lane in Lane.allCases {
+      guard let flight = underWay.flights.first(where: { $0.lane == lane }), flight.purpose == .journal,
+        flight.epoch == store.epoch, let seq = carrier.taken(of: flight.batch), seq > journal.lanes[lane].taken
+      else { continue }
+      journal.serverHas(seq, in: lane)
+      journal.lanes[lane].isAhead = true
+      advance(lane, flight.batch, to: seq)
+    }
   }
 
   /// Goes on behind the last answer to the upstream that it replaces.

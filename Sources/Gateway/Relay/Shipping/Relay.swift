@@ -167,6 +167,7 @@ public final class Relay {
       // Cancelled: there is no time for them.
       do { try await left.wait(until: end, on: loop) } catch { break }
     }
+    for upstream in leaving { upstream.takeParts() }
     stop()
   }
   /// Stops all upstreams for good; `change` builds their successors.
