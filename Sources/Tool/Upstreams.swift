@@ -118,9 +118,11 @@ struct UpstreamCommand: ParsableCommand {
           fields.append((key, .string(try Self.typed(key))))
           continue
         }
-        // `try?`: a value that is not JSON is text. A template is text even if it is JSON: no key takes an object.
+        // `try?`: a value that is not JSON is text. A template is text even if it is JSON: no key takes an object. Nor
+        // does one take null, which the gateway would ignore.
         let value = (try? JSONValue(parsing: text)) ?? .string(text)
-        fields.append((key, value.fields == nil ? value : .string(text)))
+        let isText = value == .null || value.fields != nil
+        fields.append((key, isText ? .string(text) : value))
       }
       let files = try files(tokenKey: fields[1].1 == .string("mqtt") ? "password_file" : "token_file")
       if !files.isEmpty { fields.append(("files", .object(files))) }

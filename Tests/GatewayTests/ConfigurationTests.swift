@@ -117,6 +117,12 @@ import Transport
     ),
     ("[[upstream]]\nname = \"a\"\nkind = \"webhook\"\nurl = \"http://x\"\ntemplate = \"{{\"", "line 5", "}}"),
     ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nkinds = [\"mesage\"]", "line 4", "not a kind of event"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nkinds = \"message\"", "line 4", "a list of strings, found a str"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nrooms = [7]", "line 4", "expected a string, found a whole"),
+    ("[[upstream]]\nname = \"a\"\nurl = [\"http://x\"]", "line 3", "expected a string, found a list"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nchannels = [\"#a\", \" \"]", "line 4", "an empty list, []"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nkinds = [\"alert\", \"alert\"]", "line 4", "each name once"),
+    ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nallow = [\"send\", \"send\"]", "line 4", "each name once"),
     (
       "[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nproxy = \"https://me:hush@p:1\"", "line 4",
       "(https://) cannot be used"

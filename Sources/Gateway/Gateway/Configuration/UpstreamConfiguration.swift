@@ -149,7 +149,20 @@ enum UpstreamConfiguration {
       let known = Upstream.Settings.knownRights.joined(separator: ", ")
       table.note("allow", "\"\(word)\" is not allowed: expected \(known)")
     }
+    checkNames("allow", words, &table)
     return Set(words)
+  }
+
+  /// Refuses names in a list that are empty or there twice: another one was meant. Compared by bytes.
+  private static func checkNames(_ key: String, _ names: [String], _ table: inout TOMLReader) {
+    var seen: Set<[UInt8]> = []
+    for name in names {
+      if Visible.isBlank(name) {
+        table.note(key, "\"\(name)\" names nothing: expected names, or an empty list, []")
+      } else if !seen.insert(Array(name.utf8)).inserted {
+        table.note(key, "\"\(name)\" is there twice: expected each name once")
+      }
+    }
   }
 
   private static func hub(_ table: inout TOMLReader) -> UpstreamSettings.Kind {
@@ -264,6 +277,10 @@ enum UpstreamConfiguration {
     }
     let channels = table.optionalStrings("channels"), contacts = table.optionalStrings("contacts")
     let rooms = table.optionalStrings("rooms")
+    checkNames("kinds", kinds, &table)
+    checkNames("channels", channels ?? [], &table)
+    checkNames("contacts", contacts ?? [], &table)
+    checkNames("rooms", rooms ?? [], &table)
     let filter = EventFilter(
       kinds: Set(kinds), channels: channels ?? [], contacts: contacts ?? [], rooms: rooms ?? [],
       wantsWholeKeys: wantsWholeKeys)
