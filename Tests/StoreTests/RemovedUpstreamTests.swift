@@ -69,7 +69,11 @@ import Testing
 
   @Test func `the latest removed upstreams are remembered, whatever the clock shows`() throws {
     let shop = try Shop()
-    for number in 0...20 { try shop.store.keepOnlyCursors(of: ["\(number)"]) }
+    for number in 0...16 { try shop.store.keepOnlyCursors(of: ["\(number)"]) }
+    #expect(shop.store.transactions.takeNews().loss == nil)
+    for number in 17...20 { try shop.store.keepOnlyCursors(of: ["\(number)"]) }
+    let told = shop.store.transactions.takeNews().loss ?? ""
+    #expect(told.contains("the position of 0, with dead letters: 0") && told.contains("position of 3,"), "\(told)")
     #expect(try shop.store.removedUpstreams().map(\.name) == (4...19).reversed().map { "\($0)" })
     let count = try shop.store.database.value("SELECT count(*) FROM cursors")?.integer
     #expect(count == 17)

@@ -120,6 +120,7 @@ extension Store {
       removed.append(
         RemovedUpstream(name: name, at: WallClock(clocks).milliseconds, pending: pending, givenUp: givenUp))
     }
+    var forgotten: [String] = []
     write { (store) throws(SQLiteError) in
       for one in removed {
         try store.database.run(
@@ -134,10 +135,17 @@ extension Store {
           .text(upstream))
       }
       for name in try store.names("removed IS NOT NULL ORDER BY removed DESC LIMIT -1 OFFSET \(Self.maxRemoved)") {
+        let letters = try store.database.value("SELECT count(*) FROM dead_letters WHERE upstream = ?", .text(name))
+        forgotten.append("\(name), with dead letters: \(letters?.integer ?? 0)")
         try store.forget(name)
       }
     }
     try commitNow()
+    if !forgotten.isEmpty {
+      transactions.tell(
+        "forgotten, because \(Self.maxRemoved) upstreams were removed later: the position of "
+          + "\(forgotten.joined(separator: "; of ")). An upstream of this name begins as a new one")
+    }
     return removed
   }
 
