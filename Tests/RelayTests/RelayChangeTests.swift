@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
+import SQLite
 import TestSupport
 import Testing
 
@@ -29,5 +30,36 @@ import Testing
     #expect(relay.upstreams.map(\.name) == ["b", "c"])
     #expect(try store.removedUpstreams().map(\.name) == ["a"])
     relay.stop()
+  }
+
+  @Test func `a position that the disk refuses is told, with what a kill would send again, and is written later`()
+    throws
+  {
+    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
+    let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
+    let server = try StandingServer(.well, on: loop)
+    let hook = UpstreamSettings(
+      kind: .webhook(secretFile: nil, template: nil, contentType: "application/json", batches: false),
+      journal: Upstream.Settings(name: "a", batchEvents: 1, fromStart: true), url: "http://127.0.0.1:\(server.port)")
+    let relay = try Relay([hook], store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    loop.afterTurn {
+      store.commit(everything: true)
+      if store.transactions.takeNews().hasGrown { relay.wake() }
+    }
+    try store.database.execute(
+      "CREATE TRIGGER refuses BEFORE UPDATE OF seq ON cursors BEGIN SELECT RAISE(ABORT, 'no'); END")
+    store.write { store throws(SQLiteError) in
+      _ = try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array(#"{"text":"1"}"#.utf8))
+    }
+    try store.commitNow()
+    relay.wake()
+    let words = "events up to 1 are sent again: 1 at most"
+    #expect(loop.pass(.seconds(60)) { relay.upstreams.first?.status.reason?.contains(words) == true })
+    try store.database.execute("DROP TRIGGER refuses")
+    #expect(loop.pass(.seconds(600)) { relay.upstreams.first?.status.reason == nil }, "although nothing else waits")
+    #expect(try store.cursor(of: "a").messages == 1)
+    #expect(server.taken == ["1"])
+    relay.stop()
+    server.stop()
   }
 }

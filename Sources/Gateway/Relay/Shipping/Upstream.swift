@@ -65,6 +65,8 @@ public final class Upstream {
   var underWay: UnderWay
   let woken = Waiter()
   private var life = Life.new
+  /// The disk has refused the position last: it is written again after a pause, although nothing waits.
+  var isPositionLost = false
   /// The last batch that the server has not taken, for an operator who skips its event.
   var untaken: Untaken?
   /// An operator waits to hear whether an event is skipped.
@@ -158,7 +160,7 @@ public final class Upstream {
     let wantsConnection = carrier.keepsConnection && shipment.isDisconnected
     let demand = Shipment.Demand(
       lanes: lanes,
-      other: isLetterNext && underWay.flights.isEmpty || wantsConnection)
+      other: isLetterNext && underWay.flights.isEmpty || wantsConnection || isPositionLost)
     switch shipment.next(demand, now: loop.now, window: window, hasArrived: carrier.hasArrived) {
     case .nothing:
       if hasLostConnection { return failed(.retry(reason: "the connection has ended", after: nil)) }

@@ -293,7 +293,13 @@ extension Upstream {
       guard store.epoch == epoch else { return }
       if let failure {
         self.skipping?.isBuried = false
-        self.failed(.retry(reason: "\(failure)", after: nil))
+        let repetition = self.repetition
+        if !repetition.isEmpty {
+          self.isPositionLost = true
+          // The next attempt is as urgent.
+          self.journal.lanes.messages.isAhead = true
+        }
+        self.failed(.retry(reason: "\(failure)\(repetition)", after: nil))
         self.answerSkipping(.retry(reason: "\(failure)", after: nil))
       } else {
         self.kept(seqs)
@@ -301,11 +307,26 @@ extension Upstream {
     }
   }
 
+  /// What a kill would send again, in words: events behind the position on disk that a server without a count has.
+  private var repetition: String {
+    let ahead = Lane.allCases.filter { journal.lanes[$0].told.seq > journal.lanes[$0].cursor }
+    let newest = ahead.map { journal.lanes[$0].told.seq }.max() ?? 0
+    let kept = ahead.map { journal.lanes[$0].cursor }.min() ?? 0
+    guard !carrier.serverKeepsCount, newest > kept else { return "" }
+    return ". If the gateway is killed before that is mended, events up to \(newest) are sent again: "
+      + "\(newest - kept) at most"
+  }
+
   func kept(_ seqs: ByLane<Int64>) {
     for lane in Lane.allCases {
       journal.lanes[lane].cursor = seqs[lane]
       guard seqs[lane] > journal.lanes[lane].taken else { continue }
       (journal.lanes[lane].taken, journal.lanes[lane].isMiscounted) = (seqs[lane], true)
+    }
+    if isPositionLost {
+      isPositionLost = false
+      let pending = journal.pendingEvents
+      if pending == 0 { health.recovered(pending: pending) }
     }
     answerSkipping(nil)
   }
