@@ -315,6 +315,17 @@ import Timing
     #expect(bench.posts == posts + 2)
   }
 
+  @Test func `a gap is sent although its last event was taken out of turn`() {
+    let event = { (kind: String) in
+      JournalEvent(seq: 6, at: 1, trusted: true, kind: kind, body: Array(#"{"first":5,"last":6}"#.utf8))
+    }
+    for (kind, count) in [("gap", 1), ("message", 0)] {
+      var batch = Batch(event(kind), lane: .messages)
+      batch.leaveOut([6])
+      #expect(batch.events.count == count, "\(kind)")
+    }
+  }
+
   @Test func `a lost connection proves nothing against an event that an operator has asked to skip`() {
     var suspicion = Suspicion()
     suspicion.askedToSkip(4)

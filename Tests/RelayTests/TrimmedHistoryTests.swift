@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import SQLite
 import Store
 import Testing
 
@@ -65,6 +66,32 @@ import Testing
     #expect(
       bench.store.epoch == epoch && bench.observer.findings == [.lost(events: 12 - has)], "\(bench.observer.findings)")
     #expect(bench.gaps.map(\.0) == [has + 1] && bench.gaps.map(\.1) == [oldest - 1], "\(bench.gaps)")
+  }
+
+  @Test func `a restored server gets the gap for deleted events also if the last of them is a dead letter`() throws {
+    let bench = try Bench(journalMaxSize: 2000)
+    bench.append(60)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    var oldest: Int64 = 0
+    while bench.store.journalSize.oldest != oldest {
+      oldest = bench.store.journalSize.oldest
+      bench.store.trimJournal(now: Moment(milliseconds: 1, trusted: true))
+      bench.store.commit()
+    }
+    #expect(oldest > 7)
+    let last = JournalEvent(seq: oldest - 1, at: 1, trusted: true, kind: "message", body: Array("{}".utf8))
+    bench.store.write { [name = bench.upstream.name] store throws(SQLiteError) in
+      _ = try store.bury(last, upstream: name, status: 422, reason: "no", at: 1)
+    }
+    try bench.store.commitNow()
+    bench.answers = [bench.answer(503)]
+    bench.append(1)
+    bench.run(until: { bench.upstream.status.state == .waiting }, "it is away")
+    bench.greetings = [
+      #"{"acknowledged":5,"lanes":{"messages":5},"digests":{"messages":"0123456789abcdef"}}"#
+    ]
+    bench.run(impatiently: { bench.upstream.status.pending == 0 }, "delivered")
+    #expect(bench.gaps.first?.0 == 6 && bench.gaps.last?.1 == oldest - 1, "\(bench.gaps)")
   }
 
   @Test(arguments: [12, 0])

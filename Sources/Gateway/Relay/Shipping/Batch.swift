@@ -91,11 +91,12 @@ struct Batch {
     last = 0
   }
 
-  /// Removes events that the server has already. The batch still covers them.
+  /// Removes events that the server has already. The batch still covers them. A gap has the number of the last event that it stands for, and the server
+  /// may lack those before.
   mutating func leaveOut(_ seqs: Set<Int64>) {
     guard !seqs.isEmpty else { return }
     coveredByEvents = nil
-    events.removeAll { seqs.contains($0.seq) }
+    events.removeAll { seqs.contains($0.seq) && $0.kind != EventKind.gap.rawValue }
     bytes = events.reduce(0) { $0 + $1.body.count }
   }
 

@@ -91,12 +91,18 @@ extension JournalReader {
       guard
         // If the store cannot be read, the next step fails, too.
         let batch = store.ifReadable({ try read(lane, after: through, limits: limits, isPast: true) }),
-        batch.last <= lanes[lane].cursor, let seq = batch.events.first?.seq,
-        store.ifReadable({ try store.isDeadLetter(seq, of: name) }) == true
+        batch.last <= lanes[lane].cursor, let event = batch.events.first, !Self.standsForOthers(event),
+        store.ifReadable({ try store.isDeadLetter(event.seq, of: name) }) == true
       else { break }
       through = batch.last
     }
     return through
+  }
+
+  /// A gap has the number of the last event that it stands for: if that is a dead letter, the server may still lack those before.
+  private static func standsForOthers(_ event: JournalEvent) -> Bool {
+    guard event.kind == EventKind.gap.rawValue, let first = event.json?["first"]?.count else { return false }
+    return first < event.seq
   }
 
   // MARK: A server that has nothing of this epoch
