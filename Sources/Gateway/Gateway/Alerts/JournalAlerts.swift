@@ -105,7 +105,7 @@ extension GatewayAlerts {
     var earlier = before.text
     if earlier.utf8.count > Self.mostEarlierWords { earlier = earlier.cut(toBytes: Self.mostEarlierWords) + "…" }
     let total = value.map { $0 + (before.value ?? 0) } ?? before.value
-    read(subject, .bad(text: "\(earlier). And again: \(text)", value: total))
+    read(subject, .bad(text: "\(earlier). Further: \(text)", value: total))
     store.keepAlertWords()
   }
 }
