@@ -167,6 +167,16 @@ import Transport
     }
   }
 
+  @Test func `a folder and a file of a megabyte are refused, and are no empty configuration`() {
+    let scratch = Scratch()
+    scratch.makeFolder("folder")
+    let large = scratch.write("large.toml", String(repeating: "#\n", count: 1 << 19))
+    for (file, words) in [(scratch.location("folder"), "it is a folder"), (large, "larger than 1 MiB")] {
+      let error = #expect(throws: GatewayConfiguration.Failure.self) { try GatewayConfiguration(file: file) }
+      #expect(error?.description == "\(file): \(words)", "\(file)")
+    }
+  }
+
   @Test func `an upstream's proxy comes from its settings, then from the environment, or is none`() throws {
     let environment = ProxyEnvironment {
       ["https_proxy": "web:1", "all_proxy": "socks5h://all:1", "no_proxy": "near"][$0]

@@ -56,10 +56,20 @@ extension GatewayConfiguration {
   /// `openStore`: as in the initializer for bytes.
   public init(file: String, openStore: String? = nil) throws(Failure) {
     guard let bytes = Files.read(file, most: Self.largestFile) else {
-      let reason = access(file, R_OK) == 0 ? "larger than 1 MiB" : SystemError("open").message
-      throw Failure(description: "\(file): \(reason)")
+      throw Failure(description: "\(file): \(Self.whyUnread(file))")
     }
     try self.init(parsing: bytes, file: file, openStore: openStore)
+  }
+
+  private static func whyUnread(_ file: String) -> String {
+    guard access(file, R_OK) == 0 else { return SystemError("open").message }
+    var facts = stat()
+    guard stat(file, &facts) == 0 else { return SystemError("stat").message }
+    switch facts.st_mode & S_IFMT {
+    case S_IFREG: return facts.st_size < largestFile ? "cannot be read" : "larger than 1 MiB"
+    case S_IFDIR: return "it is a folder"
+    default: return "it is no file"
+    }
   }
 
   static let largestFile = 1 << 20

@@ -10,8 +10,15 @@ public enum Files {
     guard descriptor >= 0 else { return nil }
     defer { close(descriptor) }
     var bytes: [UInt8] = []
-    while bytes.count < most, case .bytes(let more) = Descriptor.read(descriptor) { bytes += more }
-    return bytes.count < most ? bytes : nil
+    while bytes.count < most {
+      switch Descriptor.read(descriptor) {
+      case .bytes(let more): bytes += more
+      case .end: return bytes
+      // A folder can be opened, and only its reading fails.
+      case .wouldBlock, .failed: return nil
+      }
+    }
+    return nil
   }
 
   /// The sorted names in a folder, without hidden ones; empty if it cannot be read.
