@@ -77,31 +77,12 @@ struct TypedCommand {
   /// Commands of the same group with a similar spelling or the same beginning; otherwise commands of that name in other groups.
   private func guesses(_ word: String) -> [String] {
     let names = group.configuration.subcommands.filter { $0.configuration.shouldDisplay }.flatMap { Self.names($0) }
-    let near = names.map { ($0, Self.distance($0, word)) }.filter { $0.1 <= max(1, $0.0.utf8.count / 3) }
-    let best = near.map(\.1).min()
-    var found = near.filter { $0.1 == best }.map(\.0)
+    var found = NearWords.near(word, among: names)
     if found.isEmpty, word.utf8.count > 1 { found = names.filter { $0.begins(with: word) } }
     if !found.isEmpty { return found.map { (known + [$0]).joined(separator: " ") } }
     return Meshpost.configuration.subcommands.flatMap { outer in
       outer.configuration.subcommands.flatMap { Self.names($0) }.filter { $0 == word }
         .map { "\(outer._commandName) \($0)" }
     }
-  }
-
-  /// The edit distance in bytes: insertions, deletions, changes, and swaps of neighbours.
-  static func distance(_ left: String, _ right: String) -> Int {
-    let (a, b) = (Array(left.utf8), Array(right.utf8.prefix(64)))
-    var rows = [Array(0...b.count)]
-    for i in a.indices {
-      var row = [i + 1]
-      for j in b.indices {
-        let last = rows[i]
-        var best = min(last[j + 1] + 1, row[j] + 1, last[j] + (a[i] == b[j] ? 0 : 1))
-        if i > 0, j > 0, a[i] == b[j - 1], a[i - 1] == b[j] { best = min(best, rows[i - 1][j - 1] + 1) }
-        row.append(best)
-      }
-      rows.append(row)
-    }
-    return rows[a.count][b.count]
   }
 }

@@ -106,13 +106,11 @@ public struct HubConfiguration: Sendable {
     var rules = root.table("alerts")
     alerts = HubAlertSettings(&rules)
     root.note(from: rules)
-    if root.has("web") {
-      var table = root.table("web")
+    if var table = root.optionalTable("web") {
       web = HubWebSettings(&table)
       root.note(table.errors)
     }
-    if root.has("consume") {
-      var table = root.table("consume")
+    if var table = root.optionalTable("consume") {
       consume = ConsumeSettings(&table)
       root.note(table.errors)
     } else if purpose == .consuming {
@@ -128,10 +126,11 @@ public struct HubConfiguration: Sendable {
     if let gatewayTokens, purpose == .serving, GatewayTokens(folder: gatewayTokens) == nil {
       root.note("gateway_tokens", "\(gatewayTokens) is not a folder that this user may read")
     }
+    root.finish()
+    // A mistyped key may be the one that is missing.
     if tokens.isEmpty, gatewayTokens == nil, purpose == .serving, root.errors.isEmpty {
       root.note("token", "gateway_tokens, or at least one [[token]] with file, gateway and access, is required")
     }
-    root.finish()
     guard root.errors.isEmpty else {
       let lines = root.errors.sorted { $0.line < $1.line }.map { "\(file): \($0)" }
       throw Failure(description: lines.joined(separator: "\n"))

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import UntrustedText
+
 /// Reads typed values from a table and collects mistakes, with line and allowed values. Keys that were not read are unknown
 /// keys.
 public struct TOMLReader {
@@ -162,6 +164,9 @@ public struct TOMLReader {
     return TOMLReader(TOMLTable(line: value.line), name: full(key))
   }
 
+  /// A table; `nil` if it is missing.
+  public mutating func optionalTable(_ key: String) -> TOMLReader? { take(key) == nil ? nil : table(key) }
+
   /// A list of tables: `[[key]]`.
   public mutating func tables(_ key: String) -> [TOMLReader] {
     guard let value = take(key) else { return [] }
@@ -183,11 +188,14 @@ public struct TOMLReader {
 
   /// Reports unknown keys. Call it after all known keys were read.
   public mutating func finish() {
-    let known = taken.sorted().joined(separator: ", ")
+    let known = taken.sorted()
     // Compared by bytes, as the table does: a key that only looks like a known one is unknown.
     for entry in table.entries where !taken.contains(where: { $0.utf8.elementsEqual(entry.key.utf8) }) {
-      errors.append(
-        TOMLError(line: entry.value.line, reason: "\(full(entry.key)) is not a known key; expected one of: \(known)"))
+      let near = NearWords.near(entry.key, among: known)
+      let guess = near.isEmpty ? "" : " (did you mean \(near.joined(separator: " or "))?)"
+      let allowed = known.joined(separator: ", ")
+      let reason = "\(full(entry.key)) is not a known key\(guess); expected one of: \(allowed)"
+      errors.append(TOMLError(line: entry.value.line, reason: reason))
     }
   }
 }

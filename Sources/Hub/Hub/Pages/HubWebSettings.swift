@@ -27,8 +27,7 @@ public struct HubWebSettings: Sendable, Equatable {
     pages = table.string("pages") ?? Self.pages
     sessionDays = table.integer("session_days", in: 1...365, default: 30)
     if !pages.hasPrefix("/") { table.note("pages", "\"\(pages)\" is not absolute") }
-    if table.has("oidc") {
-      var inner = table.table("oidc")
+    if var inner = table.optionalTable("oidc") {
       openID = OpenIDSettings(&inner)
       table.note(from: inner)
     }

@@ -148,6 +148,31 @@ import Testing
     #expect(reader.errors.contains { $0.reason.contains("low, high") })
   }
 
+  @Test func `an unknown key is answered with a near one, also with one that stands nowhere in the text`() throws {
+    var reader = TOMLReader(try parse("lnik = 1\nwbe = 1\nspeed = 1"))
+    _ = reader.string("link")
+    let isThere = reader.optionalTable("web") != nil
+    #expect(!isThere)
+    reader.finish()
+    let words = reader.errors.map(\.reason)
+    #expect(
+      words == [
+        "lnik is not a known key (did you mean link?); expected one of: link, web",
+        "wbe is not a known key (did you mean web?); expected one of: link, web",
+        "speed is not a known key; expected one of: link, web",
+      ])
+  }
+
+  @Test func `a table that may be missing is read with its mistakes`() throws {
+    var reader = TOMLReader(try parse("[web]\nurl = 5"))
+    let found = reader.optionalTable("web")
+    var table = try #require(found)
+    _ = table.string("url")
+    table.finish()
+    reader.finish()
+    #expect(table.errors.map(\.line) == [2] && reader.errors.isEmpty)
+  }
+
   @Test(arguments: ["inf", "-inf", "nan", "1e400", "2.5"]) func `only a whole number is read as an integer`(
     _ number: String
   ) throws {
