@@ -153,7 +153,7 @@ let hub: [Target] = [
     "Hub/meshpost-hub", "meshpost-hub",
     [
       "Console", "EventLoop", "HTTP", "Hub", "JSON", "MQTT", "Release", "ServiceManager", "Sockets", "Timing",
-      .arguments,
+      "UntrustedText", .arguments,
     ]),
 ]
 

@@ -56,6 +56,25 @@ extension WholeProgramTests {
       #expect(lines.count { $0.contains("before") } <= 1, "\(lines)")
     }
 
+    @Test func `a mistyped command gets a suggestion, and no other command runs`() throws {
+      for (typed, words) in [
+        (["stts"], "unknown command 'stts'. Did you mean 'stats'?"),
+        (["help", "serv"], "unknown command 'serv'. Did you mean 'serve'?"),
+        (["tokens", "lst"], "unknown command 'tokens lst'. Did you mean 'tokens list'?"),
+        (["tokens", "revoke", "hill"], "unknown command 'tokens revoke'. See `meshpost-hub tokens --help`"),
+        ([""], "unknown command ''. See `meshpost-hub --help`"),
+      ] {
+        let program = try Program.own("meshpost-hub", typed)
+        program.endInput()
+        #expect(try program.ended() == 64 && program.lines == ["error: \(words)"], "\(typed): \(program.lines)")
+      }
+      for known in [["--help"], ["help", "tokens", "list"], ["tokens", "--help"], ["--version"], ["stats", "--help"]] {
+        let program = try Program.own("meshpost-hub", known)
+        program.endInput()
+        #expect(try program.ended() == 0, "\(known): \(program.lines)")
+      }
+    }
+
     @Test func `watch does not begin with the past`() throws {
       let rig = try Rig()
       try rig.startHub()

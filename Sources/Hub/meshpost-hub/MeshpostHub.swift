@@ -18,6 +18,13 @@ struct MeshpostHub: AsyncParsableCommand {
       Serve.self, Consume.self, Watch.self, Doctor.self, Stats.self, Settings.self, Backup.self, PurgeOld.self,
       Gateways.self, People.self, Tokens.self,
     ])
+
+  static func main() async {
+    if let remedy = UnknownCommand.remedy(Array(CommandLine.arguments.dropFirst())) {
+      exit(withError: failure(remedy, 64))  // EX_USAGE
+    }
+    await main(nil)
+  }
 }
 
 struct Serve: AsyncParsableCommand {

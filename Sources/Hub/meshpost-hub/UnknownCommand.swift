@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+
+import ArgumentParser
+import UntrustedText
+
+/// The answer to a command that this program does not have. Its parser takes it for an argument, and `help` of it for `help`.
+enum UnknownCommand {
+  /// The message, with near commands; `nil`: the command is known.
+  static func remedy(_ typed: [String]) -> String? {
+    var command: any ParsableCommand.Type = MeshpostHub.self
+    var known: [String] = []
+    for word in typed.first == "help" ? typed.dropFirst() : typed[...] {
+      let commands = command.configuration.subcommands
+      guard !commands.isEmpty, !word.begins(with: "-"), word != "help" else { return nil }
+      guard let next = commands.first(where: { $0._commandName.isExactly(word) }) else {
+        return words(for: word, after: known, NearWords.near(word, among: commands.map { $0._commandName }))
+      }
+      known.append(word)
+      command = next
+    }
+    return nil
+  }
+
+  private static func words(for word: String, after known: [String], _ near: [String]) -> String {
+    let place = (["meshpost-hub"] + known).joined(separator: " ")
+    let typed = (known + [word]).joined(separator: " ")
+    guard !near.isEmpty else { return "unknown command '\(typed)'. See `\(place) --help`" }
+    let guesses = near.map { "'" + (known + [$0]).joined(separator: " ") + "'" }
+    return "unknown command '\(typed)'. Did you mean \(guesses.joined(separator: " or "))?"
+  }
+}
