@@ -18,6 +18,10 @@ struct AlertsCommand: ParsableCommand {
     @Option(help: "Maximum number of alerts, 1 to 1000.") var limit = 20
     @Option(help: "Only alerts before this id.") var before: Int64?
 
+    func validate() throws {
+      guard (1...1000).contains(limit) else { throw ValidationError("--limit: \(limit) is not allowed: 1 to 1000") }
+    }
+
     var exchange: Exchange {
       let target = "/v1/alerts?state=\(open ? "open" : "all")&limit=\(limit)"
       return .get(target.with(["before": before.map { "\($0)" }])) { answer in

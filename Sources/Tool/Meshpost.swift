@@ -146,6 +146,8 @@ struct JournalCommand: ParsableCommand {
   @Option(help: "Only events after this sequence number.") var after: Int64?
   @Flag(help: "Keep printing new events.") var follow = false
 
+  func validate() throws { try RowLimit.check(limit, allowsNone: follow) }
+
   func run() throws {
     let parameters: KeyValuePairs = ["after": after.map { "\($0)" }, "follow": follow ? "1" : nil]
     try ControlClient(connection).lines("/v1/journal?limit=\(limit)".with(parameters), Show.event)

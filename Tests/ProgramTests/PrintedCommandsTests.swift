@@ -130,6 +130,33 @@ import Testing
     }
   }
 
+  @Test(arguments: [
+    "messages --limit 0", "messages --limit=-1", "messages --follow --limit=-1", "search --limit 0 x",
+    "sent --limit 0", "journal --limit 0", "room read r --limit 0", "node readings --limit 0", "alerts --limit 1001",
+    "alerts --limit 0", "export messages --limit 0", "export readings --limit 0",
+  ]) func `a command for no row at all is refused, with what is allowed`(_ typed: String) {
+    #expect {
+      _ = try Meshpost.parseAsRoot(typed.split(separator: " ").map(String.init))
+    } throws: {
+      let isRefused = Meshpost.exitCode(for: $0) == .validationFailure
+      return isRefused && Meshpost.fullMessage(for: $0).contains("is not allowed: ")
+    }
+  }
+
+  @Test(arguments: ["messages --follow --limit 0", "journal --follow --limit 0", "alerts --limit 1000"])
+  func `what is new can be followed without what was`(_ typed: String) throws {
+    _ = try Meshpost.parseAsRoot(typed.split(separator: " ").map(String.init))
+  }
+
+  @Test func `an export offers the formats that it has`() {
+    #expect {
+      _ = try Meshpost.parseAsRoot(["export", "messages", "--format", "gpx"])
+    } throws: {
+      let words = Meshpost.fullMessage(for: $0)
+      return words.contains("one of 'jsonl' and 'csv'.")
+    }
+  }
+
   @Test func `a reload, which is no command, gets the one that does it`() {
     for typed in [["reload"], ["--json", "reload"]] {
       #expect(TypedCommand(typed).remedy?.contains("sudo systemctl reload meshpost") == true, "\(typed)")

@@ -14,6 +14,8 @@ struct ExportCommand: ParsableCommand {
     subcommands: [Messages.self, Contacts.self, Readings.self])
 
   enum Format: String, ExpressibleByArgument, CaseIterable { case jsonl, csv, geojson, gpx }
+  /// Of rows without a position.
+  enum PlainFormat: String, ExpressibleByArgument, CaseIterable { case jsonl, csv }
 
   struct Messages: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -21,8 +23,10 @@ struct ExportCommand: ParsableCommand {
     @OptionGroup var connection: Connection
     @OptionGroup var filter: MessageFilter
     @OptionGroup var output: OutputOption
-    @Option(help: "jsonl or csv.") var format = Format.jsonl
+    @Option(help: "jsonl or csv.") var format = PlainFormat.jsonl
     @Option(help: "Maximum number of messages; the newest are kept.") var limit = 1_000_000
+
+    func validate() throws { try RowLimit.check(limit) }
 
     func run() throws {
       let columns = [
@@ -30,7 +34,11 @@ struct ExportCommand: ParsableCommand {
         "channel_name", "sender_time", "text", "snr", "hops", "direct", "copies", "direction", "recipient",
         "recipient_name", "outgoing", "state", "reason", "origin", "radio",
       ]
-      let writer = try ExportCommand.writer(format, columns: columns, allowed: [.jsonl, .csv])
+      let writer: any ExportWriter =
+        switch format {
+        case .jsonl: JSONLinesWriter()
+        case .csv: CSVWriter(columns: columns)
+        }
       let target = filter.target("/v1/messages?limit=\(limit)")
       try ExportCommand.write(target, writer, output, connection).tell("messages", filter.radio, connection)
     }
@@ -50,7 +58,13 @@ struct ExportCommand: ParsableCommand {
         "key", "name", "alias", "type", "favourite", "hops", "path", "lat", "lon", "last_advert", "last_heard",
         "first_seen", "on_radio",
       ]
-      let writer = try ExportCommand.writer(format, columns: columns, allowed: Format.allCases)
+      let writer: any ExportWriter =
+        switch format {
+        case .jsonl: JSONLinesWriter()
+        case .csv: CSVWriter(columns: columns)
+        case .geojson: GeoJSONWriter()
+        case .gpx: GPXWriter()
+        }
       let target = radio.target("/v1/contacts?on_radio=\(onRadio ? 1 : 0)")
       try ExportCommand.write(target, writer, output, connection).tell("nodes", radio, connection)
     }
@@ -67,6 +81,8 @@ struct ExportCommand: ParsableCommand {
     @Option(help: "Maximum number of readings; the newest are kept.") var limit = 10_000
     @OptionGroup var radio: RadioChoice
 
+    func validate() throws { try RowLimit.check(limit) }
+
     func run() throws {
       let writer: any ExportWriter =
         switch format {
@@ -77,20 +93,6 @@ struct ExportCommand: ParsableCommand {
         }
       let target = radio.target("/v1/readings?limit=\(limit)".with(["node": node]))
       try ExportCommand.write(target, writer, output, connection)
-    }
-  }
-
-  fileprivate static func writer(
-    _ format: Format, columns: [String], allowed: [Format]
-  ) throws -> any ExportWriter {
-    guard allowed.contains(format) else {
-      throw ValidationError("--format: expected \(allowed.map(\.rawValue).joined(separator: ", "))")
-    }
-    return switch format {
-    case .jsonl: JSONLinesWriter()
-    case .csv: CSVWriter(columns: columns)
-    case .geojson: GeoJSONWriter()
-    case .gpx: GPXWriter()
     }
   }
 

@@ -39,6 +39,8 @@ struct MessagesCommand: ParsableCommand {
   @Flag(help: "Keep printing new messages, and changes of sent messages.") var follow = false
   @Flag(help: "Show by which repeaters each message came, and which passed ours on.") var paths = false
 
+  func validate() throws { try RowLimit.check(limit, allowsNone: follow) }
+
   func run() throws {
     // Only programs need the state of upstreams.
     let target = filter.target("/v1/messages?limit=\(limit)")
@@ -63,6 +65,8 @@ struct SearchCommand: ParsableCommand {
   @OptionGroup var filter: MessageFilter
   @Option(help: "Maximum number of messages; the newest are kept.") var limit = 20
   @Argument(help: "The words to search for.") var words: [String]
+
+  func validate() throws { try RowLimit.check(limit) }
 
   func run() throws {
     // Searches for an argument with spaces as a phrase: the user has quoted it.

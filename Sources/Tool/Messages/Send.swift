@@ -94,6 +94,8 @@ struct SentCommand: ParsableCommand {
     @Option(help: "Maximum number of messages.") var limit = 20
     @Flag(help: "Show by which repeaters each message was heard again.") var heard = false
 
+    func validate() throws { try RowLimit.check(limit) }
+
     func run() throws {
       var held = 0
       var reasons: [String] = []
@@ -176,6 +178,8 @@ struct RoomCommand: ParsableCommand {
     @OptionGroup var connection: Connection
     @Argument(help: "The room.", completion: Completing.nodes) var room: String
     @Option(help: "Maximum number of posts.") var limit = 20
+
+    func validate() throws { try RowLimit.check(limit) }
 
     func run() throws {
       let target = "/v1/messages?limit=\(limit)&direction=both".with(["with": room])

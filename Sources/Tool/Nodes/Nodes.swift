@@ -333,6 +333,8 @@ struct NodeCommand: ParsableCommand {
     @Option(help: "Maximum number of readings.") var limit = 20
     @OptionGroup var radio: RadioChoice
 
+    func validate() throws { try RowLimit.check(limit) }
+
     func run() throws {
       let target = radio.target("/v1/readings?limit=\(limit)".with(["node": node]))
       try ControlClient(connection).lines(target, Show.reading)
