@@ -49,6 +49,7 @@ struct Meshpost: ParsableCommand {
     let given = Array(CommandLine.arguments.dropFirst())
     if let script = Completing.script(given) { return Console.page(script) }
     let typed = TypedCommand(given)
+    if let remedy = typed.helpRemedy { leave(Failure.say(remedy, EX_USAGE)) }
     var command: any ParsableCommand
     do {
       command = try parseAsRoot(typed.arguments)

@@ -7,9 +7,16 @@ import UntrustedText
 struct TypedCommand {
   /// Present names of commands by their former names, which no help shows. `outbox list`, and `outbox` alone, is `upstream pending`.
   private static let former = ["outgoing": "sent", "outbox": "upstream"]
-  /// What is no command of this program, and how it is done.
+  /// What is no command of this program, and how it is done. Most are words of the other clients' command lines.
   private static let elsewhere = [
-    "reload": "`sudo systemctl reload meshpost` makes the gateway read its configuration again"
+    "reload": "`sudo systemctl reload meshpost` makes the gateway read its configuration again",
+    "version": "`meshpost --version` shows it",
+    "msg": "`meshpost send NAME TEXT` sends a message",
+    "chan": "`meshpost send '#CHANNEL' TEXT` sends to a channel; `meshpost channels` lists them",
+    "recv": "`meshpost messages` lists what arrived, and `meshpost messages --follow` what arrives",
+    "infos": "`meshpost radio info` shows the radio, `meshpost status` the gateway",
+    "get": "`meshpost radio info` shows the radio's settings",
+    "set": "`meshpost radio set KEY=VALUE` changes the radio's settings",
   ]
   private static let flags = ["--json", "--utc"]
   private static let valued = ["--host", "--socket"]
@@ -52,11 +59,14 @@ struct TypedCommand {
       command = UpstreamCommand.Pending.self
     }
     let isGroup = !command.configuration.subcommands.isEmpty
+    // They show help, and take no options for a gateway.
+    let isBare = rest.isEmpty && command.configuration.defaultSubcommand == nil
+    let isHelp = isGroup && (isBare || rest.first == "help")
     unknown = rest.first.flatMap { isGroup && !$0.begins(with: "-") && $0 != "help" ? $0 : nil }
     (known, group) = (words, command)
     // Everything after `--` is an argument.
     let end = rest.firstIndex(of: "--") ?? rest.endIndex
-    arguments = words + Array(rest[..<end]) + moved + Array(rest[end...])
+    arguments = words + Array(rest[..<end]) + (isHelp ? [] : moved) + Array(rest[end...])
   }
 
   private static func names(_ command: any ParsableCommand.Type) -> [String] {
@@ -72,6 +82,11 @@ struct TypedCommand {
     let typed = (known + [unknown]).joined(separator: " ")
     guard !guesses.isEmpty else { return "unknown command '\(typed)'. See `\(place) --help`" }
     return "unknown command '\(typed)'. Did you mean \(guesses.joined(separator: " or "))?"
+  }
+
+  /// The message for `help` of an unknown command, which the parser would answer with the help of all.
+  var helpRemedy: String? {
+    arguments.first == "help" ? TypedCommand(Array(arguments.dropFirst())).remedy : nil
   }
 
   /// Commands of the same group with a similar spelling or the same beginning; otherwise commands of that name in other groups.

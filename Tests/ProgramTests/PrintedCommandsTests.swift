@@ -104,6 +104,8 @@ import Testing
     (["--json", "node", "--utc", "status", "x"], ["node", "status", "x", "--json", "--utc"]),
     (["--socket=/s", "send", "x", "--", "--json"], ["send", "x", "--socket=/s", "--", "--json"]),
     (["--host"], ["--host"]), (["--help"], ["--help"]), (["send", "x", "--json"], ["send", "x", "--json"]),
+    (["--json", "export"], ["export"]), (["--socket", "/s", "help", "send"], ["help", "send"]),
+    (["--json", "upstream"], ["upstream", "--json"]), (["--json", "send", "help"], ["send", "help", "--json"]),
   ]) func `options that every command has may stand before it`(_ typed: [String], _ wanted: [String]) {
     #expect(TypedCommand(typed).arguments == wanted)
   }
@@ -161,7 +163,18 @@ import Testing
     for typed in [["reload"], ["--json", "reload"]] {
       #expect(TypedCommand(typed).remedy?.contains("sudo systemctl reload meshpost") == true, "\(typed)")
     }
+    for typed in ["version", "msg", "chan", "recv", "infos", "get", "set"] {
+      #expect(TypedCommand([typed]).remedy?.contains(". `meshpost ") == true, "\(typed)")
+    }
     #expect(TypedCommand(["radio", "reload"]).remedy?.contains("systemctl") == false)
+  }
+
+  @Test func `help of a mistyped command gets a suggestion, and not the help of all`() {
+    #expect(TypedCommand(["help", "stauts"]).helpRemedy?.hasSuffix("Did you mean 'status'?") == true)
+    #expect(TypedCommand(["help", "node", "staus"]).helpRemedy?.hasSuffix("Did you mean 'node status'?") == true)
+    for known in [["help"], ["help", "send"], ["help", "node", "status"], ["send", "help"]] {
+      #expect(TypedCommand(known).helpRemedy == nil, "\(known)")
+    }
   }
 
   @Test(arguments: ["status", "documents node/", "--help", "help send", "node", "", "--version"])
