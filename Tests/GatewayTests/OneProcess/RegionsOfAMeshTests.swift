@@ -56,6 +56,19 @@ import Timing
     #expect(rig.radios[1].queuedMessages == 1, "of two")
   }
 
+  @Test func `a hashtag channel is joined by a name without blanks`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    for name in ["#", "# ", "#sp ace", "#test "] {
+      let refused = try rig.post("/v1/channels/add", #"{"channel":"\#(name)"}"#)
+      #expect(refused.status == 400, "\(refused)")
+      let words = "expected a name without blanks after the #, found \"\(name)\""
+      #expect(refused.json["error"]?.string == words, "\(refused)")
+    }
+    let names = try rig.rows("/v1/channels").compactMap { $0["name"]?.string }
+    #expect(!names.contains { $0.hasPrefix("#") }, "\(names)")
+  }
+
   @Test func `a link's region is kept with the channel, and a backup restores regions`() throws {
     let rig = try Rig()
     try rig.startSynced()

@@ -142,6 +142,9 @@ struct RadioTableAPI {
     } else if let secret {
       (name, key) = (Text(text), try SharedLink.secret(secret))
     } else if text.begins(with: "#") {
+      guard text.utf8.count > 1, !text.contains(where: { $0.isWhitespace }) else {
+        throw .invalid("expected a name without blanks after the #, found \"\(text)\"")
+      }
       (name, key) = (Text(text), .hashtag(text))
     } else if text == "Public" {
       (name, key) = (Text(text), .publicChannel)
