@@ -154,6 +154,7 @@ import Transport
     ("POST /v1/sync", "", 409, "the radio's link is down"), ("GET /v1/radio", "", 503, "link_down"),
     ("POST /v1/upstreams/remove", "", 400, "not here"), ("GET /v1/outgoing?id=none", "", 404, "not_found"),
     ("POST /v1/radio/pair?address=no", "", 400, "an address such as"),
+    ("POST /v1/radio/forget?address=no", "", 400, #""code":"invalid""#),
     ("GET /v1/messages?q=a*&after=1", "", 400, "at least 3 letters"),
     ("POST /v1/send", #"{"to":"x","text":"y","split":"yes"}"#, 400, "split"),
     ("POST /v1/send", #"{"to":"x","text":"y","expires_s":"60"}"#, 400, "expires_s"),

@@ -35,7 +35,7 @@ extension WholeProgramTests {
       ("node diff nosuch", node), ("node readings nosuch", node),
       ("node alias nosuch x", node),
       ("node note nosuch x", node), ("node tag nosuch x", node), ("upstream remove nosuch", upstream),
-      ("upstream forget nosuch", "no upstream \"nosuch\" was removed; removed: "),
+      ("upstream forget nosuch", "no upstream \"nosuch\" was removed; removed: none"),
       ("upstream pause nosuch", upstream), ("upstream resume nosuch", upstream), ("upstream test nosuch", upstream),
       ("upstream skip nosuch", upstream),
       ("upstream retry nosuch", upstream), ("upstream drop nosuch", upstream),

@@ -5,6 +5,7 @@ import ControlShapes
 import EventLoop
 import HTTP
 import JSON
+import Messaging
 import Sync
 import Timing
 import Transport
@@ -43,7 +44,7 @@ struct RadioAPI {
     let text = (try? JSONValue(parsing: request.body))?["pin"]?.string
     var options = dependencies.bluetooth
     if let text { options.pin = BluetoothOptions.pin(text) }
-    guard options.pin != nil else { throw Rejection(status: 400, message: "expected a PIN of 6 digits") }
+    guard options.pin != nil else { throw Refusal.invalid("expected a PIN of 6 digits") }
     if let link = dependencies.connection.link as? BluetoothLink, link.name.uppercased() == "BLE:\(address)" {
       return try await pair(link, options.pin)
     }
@@ -76,7 +77,7 @@ struct RadioAPI {
     // `try?`: an invalid link is no address.
     guard let text = request.query["address"],
       case .bluetooth(.address(let address))? = try? LinkAddress(parsing: "ble:\(text)")
-    else { throw Rejection(status: 400, message: "expected an address such as C0:FF:EE:00:00:01") }
+    else { throw Refusal.invalid("expected an address such as C0:FF:EE:00:00:01") }
     return address
   }
 }

@@ -32,11 +32,13 @@ public enum Missing: Equatable, Sendable, CustomStringConvertible {
     case .conversation(let name): "there is no conversation \"\(name)\""
     case .radio(let name): "no radio \"\(name)\" was ever attached: see meshpost radio list"
     case .removedUpstream(let name, let known):
-      "no upstream \"\(name)\" was removed; removed: \(known.joined(separator: ", "))"
-    case .upstream(let name, let known): "unknown upstream \"\(name)\"; configured: \(known.joined(separator: ", "))"
+      "no upstream \"\(name)\" was removed; removed: \(Self.list(known))"
+    case .upstream(let name, let known): "unknown upstream \"\(name)\"; configured: \(Self.list(known))"
     case .deadLetter(let seq, let upstream): "\(upstream) has no dead letter \(seq): see meshpost upstream dead"
     case .alert(let id): "there is no alert \(id): see meshpost alerts"
     case .page(let path): "not found: \(path)"
     }
   }
+
+  private static func list(_ known: [String]) -> String { known.isEmpty ? "none" : known.joined(separator: ", ") }
 }
