@@ -37,8 +37,9 @@ struct OverviewCommand: ParsableCommand {
     if !isUp, let remedy = radio[link.remedy] { lines.append("          \(remedy)") }
     let store = status[row.store] ?? .null
     let trouble = store[Shape.Store().error].map { ": \($0)" } ?? ""
-    lines.append(
-      "store     \(store[Shape.Store().messages] ?? 0) messages, \(store[Shape.Store().contacts] ?? 0) nodes\(trouble)")
+    let messages = Show.counted(store[Shape.Store().messages] ?? 0, "message")
+    let nodes = Show.counted(store[Shape.Store().contacts] ?? 0, "node")
+    lines.append("store     \(messages), \(nodes)\(trouble)")
     for upstream in status[row.upstreams] {
       let pending = upstream[Shape.Upstream().pending] ?? 0
       let waiting = pending == 0 ? "up to date" : "\(pending) events pending"

@@ -47,6 +47,16 @@ extension WholeProgramTests {
   }
 }
 
+@Suite struct CountedTests {
+  @Test func `one is not several`() {
+    #expect([0, 1, 2].map { Show.counted($0, "hop") } == ["0 hops", "1 hop", "2 hops"])
+    func path(_ hops: Int64) -> String {
+      Show.path(.object([("path", .string("ab")), ("hops", .integer(hops))]))
+    }
+    #expect(path(1) == "ab (1 hop)" && path(2) == "ab (2 hops)")
+  }
+}
+
 @Suite struct InputFileTests {
   @Test func `bytes that are not UTF-8 are found where they begin`() {
     // Letters, an own U+FFFD, a foreign encoding, and sequences that end too early.

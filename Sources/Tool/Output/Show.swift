@@ -13,6 +13,9 @@ enum Show {
     return format(milliseconds, isUTC ? "%Y-%m-%d %H:%M:%SZ" : "%Y-%m-%d %H:%M:%S", isUTC: isUTC)
   }
 
+  /// `1 node`, `2 nodes`.
+  static func counted(_ number: Int64, _ what: String) -> String { number == 1 ? "1 \(what)" : "\(number) \(what)s" }
+
   /// RFC 3339 in UTC, for other programs.
   static func iso(_ milliseconds: Int64) -> String { format(milliseconds, "%Y-%m-%dT%H:%M:%SZ", isUTC: true) }
 
@@ -76,7 +79,8 @@ enum Show {
     let radio = status[row.radio] ?? .null
     let identity = radio[link.identity]
     let memory = status[row.residentKib].map { ", \($0 / 1024) MiB resident" } ?? ""
-    print("gateway   \(status[row.gateway] ?? "?"), up \(status[row.uptimeS] ?? 0) s\(memory)")
+    let uptime: Int64 = status[row.uptimeS] ?? 0
+    print("gateway   \(status[row.gateway] ?? "?"), up \(span(uptime.magnitude))\(memory)")
     if status[row.clockTrusted] == false { print("          the clock is not synchronised: times are marked") }
     if let refusal = status[row.configurationError] {
       print(styled: "config    \(TerminalColour.bad("refused")); running with the last configuration that worked")
@@ -183,8 +187,10 @@ enum Show {
 
   private static func store(_ store: JSONValue) {
     let row = Shape.Store()
+    let messages = counted(store[row.messages] ?? 0, "message")
+    let nodes = counted(store[row.contacts] ?? 0, "node")
     print(
-      "store     \(store[row.messages] ?? 0) messages, \(store[row.contacts] ?? 0) nodes (\(store[row.contactsOnRadio] ?? 0) on the "
+      "store     \(messages), \(nodes) (\(store[row.contactsOnRadio] ?? 0) on the "
         + "radio), seq \(store[row.lastSeq] ?? 0), \(size((store[row.sizeBytes] ?? 0)))")
     trouble(store)
     if let events = store[row.givenUp] {
@@ -300,7 +306,7 @@ enum Show {
   static func contact(_ contact: JSONValue) -> Styled {
     let row = Shape.Contact()
     let key = String((contact[row.key] ?? "").prefix(12))
-    let hops = contact[row.hops].map { "\($0) hops" } ?? "flood"
+    let hops = contact[row.hops].map { counted($0, "hop") } ?? "flood"
     let place =
       (contact[row.onRadio] == true ? "" : ", not on the radio")
       + (contact[row.mayCommand] == true ? ", may run commands on the radio" : "")

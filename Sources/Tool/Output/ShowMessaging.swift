@@ -45,7 +45,8 @@ extension Show {
     let there =
       radio[row.present] == true ? "attached, or the last one" : "last seen \(time(radio[row.lastSeen]))"
     let held = (radio[row.held] ?? 0) > 0 ? ", \(radio[row.held] ?? 0) held for it" : ""
-    let counts = "\(radio[row.messages] ?? 0) messages, \(radio[row.nodes] ?? 0) nodes"
+    let (messages, nodes) = (counted(radio[row.messages] ?? 0, "message"), counted(radio[row.nodes] ?? 0, "node"))
+    let counts = "\(messages), \(nodes)"
     return "\(radio[row.radio] ?? "?")  \(clean(radio[row.name]).padding(20))\(there): \(counts)\(held)"
   }
 
@@ -70,7 +71,7 @@ extension Show {
     if message[row.waitsFor] == "airtime" { state += ", waits for air time (see `meshpost airtime`)" }
     if message[row.waitsFor] == "place" { state += ", waits for a place in the radio's contact table (docs/care.md)" }
     if let trip = message[row.roundTripMs] { state += ", \(trip) ms" }
-    if let heard = message[row.heard], heard > 0 { state += ", heard \(heard) repeats" }
+    if let heard = message[row.heard], heard > 0 { state += ", heard \(counted(heard, "repeat"))" }
     if let name = message[row.heldFor] {
       state += ", held for \(clean(name)) (\((message[row.radio] ?? "?").prefix(4))…)"
     }
@@ -141,12 +142,13 @@ extension Show {
     if let out = answer[row.out] {
       return "out \(out.isEmpty ? "direct" : out), in \(answer[row.`in`] ?? "?")"
     }
+    let hops = counted(answer[row.hops] ?? 0, "hop")
     if let heard = answer[row.heardAt], let path = answer[row.path] {
-      let way = path.isEmpty ? "directly" : "by \(path) (\(answer[row.hops] ?? 0) hops)"
+      let way = path.isEmpty ? "directly" : "by \(path) (\(hops))"
       return "its last advert came \(way), at \(time(heard * 1000)) by the radio's clock"
     }
     guard let path = answer[row.path] else { return "no known path: messages are flooded" }
-    return path.isEmpty ? "direct neighbour" : "\(path) (\(answer[row.hops] ?? 0) hops)"
+    return path.isEmpty ? "direct neighbour" : "\(path) (\(hops))"
   }
 
   /// Formats an answer with one field a line.

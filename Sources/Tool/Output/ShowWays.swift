@@ -12,7 +12,7 @@ extension Show {
       let path = way[row.path].map { hop($0, nodes) }
       let hops = way[row.hops] ?? 0
       var words = path.isEmpty ? "direct" : path.joined(separator: " → ")
-      if hops > 0 { words += " → … (\(hops) hops)" }
+      if hops > 0 { words += " → … (\(counted(hops, "hop")))" }
       if way[row.route] == "direct" {
         words = path.isEmpty ? "by a known path" : "by a known path, on its way to \(words)"
       }

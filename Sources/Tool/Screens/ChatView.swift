@@ -153,7 +153,7 @@ final class ChatView {
   private func title(_ columns: Int) -> String {
     let name = Show.clean(Show.shownName(target["name"]?.string, key: target["key"]?.string) ?? "?")
     if isChannel { return TextWidth.cut("channel \(name)", to: columns) }
-    let hops = target["hops"]?.integer.map { $0 == 0 ? ", direct" : ", \($0) hops" } ?? ""
+    let hops = target["hops"]?.integer.map { $0 == 0 ? ", direct" : ", \(Show.counted($0, "hop"))" } ?? ""
     let away = target["on_radio"]?.bool == false ? ", not on the radio" : ""
     return TextWidth.cut("\(name) (\(target["type"]?.string ?? "?")\(hops)\(away))", to: columns)
   }

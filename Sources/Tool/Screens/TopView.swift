@@ -87,7 +87,9 @@ final class TopView {
     if let reason = sync[row.reason] { words += ": \(reason)" }
     let store = status[Shape.Status().store] ?? .null
     let full = store[Shape.Store().error].map { ", \($0)" } ?? ""
-    let counts = "\(store[Shape.Store().messages] ?? 0) messages, \(store[Shape.Store().contacts] ?? 0) nodes"
+    let messages = Show.counted(store[Shape.Store().messages] ?? 0, "message")
+    let nodes = Show.counted(store[Shape.Store().contacts] ?? 0, "node")
+    let counts = "\(messages), \(nodes)"
     return Line([
       (.plain, "sync      "), (state == "synced" ? .good : state == "failed" ? .bad : .warning, state),
       (.plain, "\(words); \(counts)"), (.bad, Show.clean(full)),
