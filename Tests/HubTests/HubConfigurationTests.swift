@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Foundation
+import TestSupport
 import Testing
 
 @testable import Hub
@@ -22,6 +24,18 @@ import Testing
   ]) func `a mistyped key is the only mistake, and the near one is named`(_ text: String, _ words: String) {
     let found = mistakes(text)
     #expect(found.count == 1 && found[0].hasPrefix("hub.toml: line 1: \(words)"), "\(found)")
+  }
+
+  @Test func `the shipped file has known keys, also with all its commented settings`() throws {
+    let file = Checkout.folder.appending(path: "deploy/hub.toml")
+    let text = try String(contentsOf: file, encoding: .utf8)
+    let open = text.split(separator: "\n", omittingEmptySubsequences: false).map { line -> String in
+      line.hasPrefix("#") && !line.hasPrefix("# ") && line != "#" ? String(line.dropFirst()) : String(line)
+    }.joined(separator: "\n")
+    // The files that it names are not here.
+    let found = mistakes(open).filter { !$0.contains(" cannot be read, ") && !$0.contains(" is not a folder ") }
+    #expect(found == [])
+    #expect(open.contains("\n[web]\n") && open.contains("\ngateway_tokens = "))
   }
 
   @Test func `a hub that serves needs a token`() {
