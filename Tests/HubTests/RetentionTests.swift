@@ -83,6 +83,12 @@ import Testing
     for wrong in ["nodes = \"30\"", "nodes = 30", "nods = \"30d\"", "[retention.kinds]\n\"a b\" = \"1d\""] {
       #expect(throws: HubConfiguration.Failure.self, "\(wrong)") { try read("[retention]\n\(wrong)") }
     }
+    let mistyped = #expect(throws: HubConfiguration.Failure.self) {
+      try read("[retention.kinds]\ntelemtry = \"never\"")
+    }
+    let words = "line 2: retention.kinds.telemtry: not a kind of event (did you mean telemetry?)"
+    #expect(mistyped?.description.contains(words) == true)
+    #expect(try read("[retention.kinds]\nof_tomorrow = \"1d\"").retention.age(of: "of_tomorrow") == Self.day)
     #expect(try read("log_level = \"debug\"").logLevel == .debug)
     #expect(throws: HubConfiguration.Failure.self) { try read("log_level = \"loud\"") }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import TOML
+import UntrustedText
 
 /// `[retention]` of hub.toml: how long a hub stores gateways' events. Without it, for ever.
 public struct Retention: Sendable, Equatable {
@@ -39,6 +40,11 @@ public struct Retention: Sendable, Equatable {
     var own = table.table("kinds")
     for kind in own.keys {
       if !Name.isAllowed(kind) { own.note(kind, "a kind of event: \(Name.allowed)") }
+      // Gateways may send kinds that this hub does not know. One that is nearly known is a mistake, and would delete what
+      // is to be kept.
+      if !KnownKinds.all.contains(kind), let near = NearWords.near(kind, among: KnownKinds.all).first {
+        own.note(kind, "not a kind of event (did you mean \(near)?); known: \(KnownKinds.allowed)")
+      }
       kinds[kind] = .some(Self.age(kind, &own))
     }
     own.finish()
