@@ -21,7 +21,11 @@ struct UpstreamCommand: ParsableCommand {
     @OptionGroup var connection: Connection
 
     var exchange: Exchange {
-      .get("/v1/outbox") { for upstream in $0[Shape.Outbox().upstreams] { Show.upstream(upstream) } }
+      .get("/v1/outbox") { answer in
+        let upstreams = answer[Shape.Outbox().upstreams]
+        if upstreams.isEmpty { print("no upstream is configured: see meshpost upstream add --help") }
+        for upstream in upstreams { Show.upstream(upstream) }
+      }
     }
   }
 

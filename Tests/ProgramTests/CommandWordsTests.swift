@@ -37,6 +37,9 @@ extension WholeProgramTests {
       rig.writeGatewayConfiguration(extra: "[messaging]\nattempts = 1")
       try rig.startGateway()
       try rig.waitForSync()
+      for command in ["messages", "search nothing", "messages --since 1h"] { try expect(command, "nothing to list") }
+      #expect(try lines("messages --json") == [])
+      try expect("documents", "there is no document")
       try expect("status", "meshpost radio advert")
       try expect("doctor", "WARN  advert", code: nil)
       try expect("doctor", "ok    radio: ", code: nil)

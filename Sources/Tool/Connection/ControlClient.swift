@@ -44,7 +44,9 @@ struct ControlClient {
     _ target: String, details: @escaping (JSONValue) -> [Styled] = { _ in [] }, _ show: @escaping (JSONValue) -> Styled
   ) throws -> OtherRadios {
     let json = connection.json
-    return try rows(target) { row in
+    var isEmpty = true
+    let others = try rows(target) { row in
+      isEmpty = false
       if let count = row.missed {
         OtherRadios.note("\(count) \(count == 1 ? "event was" : "events were") deleted before being told here")
       } else if json {
@@ -53,6 +55,9 @@ struct ControlClient {
         print(lines: [show(row)] + details(row))
       }
     }
+    // One that follows ends only with the gateway.
+    if isEmpty, !json, !target.mentions("follow=1") { OtherRadios.note("nothing to list") }
+    return others
   }
 
   /// An answer within a moment, otherwise nothing, without a message: for completions.

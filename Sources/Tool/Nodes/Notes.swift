@@ -77,6 +77,7 @@ struct DocumentsCommand: ParsableCommand {
         page = answer[Shape.Documents().next]
       }
       if connection.json { return print(json: .object([("documents", .array(documents))])) }
+      if documents.isEmpty { print("there is no document") }
       for document in documents {
         let value = document[Shape.Document().value] ?? .null
         print(Show.clean("\(document[Shape.Document().key] ?? "?")  \(value.text)"))
