@@ -135,7 +135,10 @@ import Transport
     ("[web]\nlisten = \"[::]:8080\"\nallow_from = [\"10.0.0.0/33\"]", "line 3", "an address or a range"),
     ("[web]\nlisten = \"[::]:8080\"\nnames = [\"a.example:8080\"]", "line 3", "without a port"),
     ("[web]\nlisten = \"[::]:8080\"\npages = \"here\"", "line 3", "not absolute"),
-    ("[web]\nlisten = \"[::]:8080\"\ntiles = \"https://t.example/z/x/y.png\"", "line 3", "{z}, {x} and {y}"),
+    (
+      "[web]\nlisten = \"[::]:8080\"\ntiles = \"https://t.example/z/x/y.png\"", "line 3",
+      "web.tiles: expected {z}, {x} and {y}"
+    ),
     ("[web]\nlisten = \"[::]:8080\"\npassword = \"x\"", "line 3", "password"),
     ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\ndaily_bytes = 5000", "line 4", "200000 to"),
     ("[[upstream]]\nname = \"a\"\nurl = \"http://x\"\nmonthly_bytes = \"much\"", "line 4", "256 MiB"),

@@ -19,17 +19,17 @@ public struct TileServer: Equatable, Sendable {
   public init(_ url: String, credit: String? = nil) throws(Invalid) {
     let bytes = Array(url.utf8)
     guard let scheme = ["https://", "http://"].first(where: { url.begins(with: $0) }) else {
-      throw Invalid(message: "tiles: an address that begins with https:// or http:// is wanted")
+      throw Invalid(message: "expected an address that begins with https:// or http://")
     }
     let name = bytes.dropFirst(scheme.utf8.count).prefix { $0 != UInt8(ascii: "/") }
     // The origin must be a single word of the policy: no part of the address may end it, or add another word.
     guard (1...253).contains(name.count), name.allSatisfy(Self.isOfName) else {
-      throw Invalid(message: "tiles: \"\(url)\" has no name of a server that can be used")
+      throw Invalid(message: "\"\(url)\" has no name of a server that can be used")
     }
     guard bytes.count <= 1024, bytes.allSatisfy({ (0x21...0x7E).contains($0) }),
       ["{z}", "{x}", "{y}"].allSatisfy({ Self.isOnce($0, in: bytes) })
-    else { throw Invalid(message: "tiles: {z}, {x} and {y} are wanted in the address, each once") }
-    guard (credit?.utf8.count ?? 0) <= 200 else { throw Invalid(message: "tiles: the credit is longer than 200 bytes") }
+    else { throw Invalid(message: "expected {z}, {x} and {y} in the address, each once") }
+    guard (credit?.utf8.count ?? 0) <= 200 else { throw Invalid(message: "the credit is longer than 200 bytes") }
     self.url = url
     origin = scheme + String(decoding: name, as: UTF8.self)
     self.credit = credit

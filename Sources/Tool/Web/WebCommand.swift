@@ -63,7 +63,7 @@ struct WebCommand: ParsableCommand {
     do {
       return try TileServer(tiles, credit: tilesCredit)
     } catch {
-      throw Failure.say(error.message, EX_USAGE)
+      throw Failure.say("--tiles: \(error.message)", EX_USAGE)
     }
   }
 
