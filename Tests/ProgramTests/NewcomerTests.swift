@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import ArgumentParser
 import Glibc
 import JSON
 import Testing
@@ -58,6 +59,11 @@ extension WholeProgramTests {
 }
 
 @Suite struct InputFileTests {
+  @Test func `a file without a name is neither written nor read`() {
+    #expect(throws: ExitCode(EX_USAGE)) { _ = try OutputFile("") }
+    #expect(throws: ExitCode(EX_USAGE)) { _ = try InputFile.read("") }
+  }
+
   @Test func `bytes that are not UTF-8 are found where they begin`() {
     // Letters, an own U+FFFD, a foreign encoding, and sequences that end too early.
     let cases: [([UInt8], Int?)] = [

@@ -145,6 +145,13 @@ import Testing
     }
   }
 
+  @Test(arguments: ["--hash-bytes 2", "--set ab --hash-bytes 0", "--set ab --hash-bytes 4", "--reset --hash-bytes 3"])
+  func `the length of hashes is one that there is, and is for a path that is set`(_ typed: String) throws {
+    let words = typed.split(separator: " ").map(String.init)
+    #expect(throws: (any Error).self) { _ = try Meshpost.parseAsRoot(["contact", "path", "r1"] + words) }
+    _ = try Meshpost.parseAsRoot(["contact", "path", "r1", "--set", "abcd", "--hash-bytes", "2"])
+  }
+
   @Test(arguments: ["messages --follow --limit 0", "journal --follow --limit 0", "alerts --limit 1000"])
   func `what is new can be followed without what was`(_ typed: String) throws {
     _ = try Meshpost.parseAsRoot(typed.split(separator: " ").map(String.init))

@@ -118,6 +118,11 @@ struct ContactCommand: ParsableCommand {
     @Flag(help: "Ask the node for a path.") var discover = false
     @Flag(help: "Show the way of the node's last advert to this radio.") var advert = false
 
+    func validate() throws {
+      let isInvalid = !(1...3).contains(hashBytes) || set == nil && hashBytes != 1
+      if isInvalid { throw ValidationError("--hash-bytes: 1 to 3, with --set") }
+    }
+
     var exchange: Exchange {
       let body: [UInt8] = .object([
         "contact": .string(node), "path": set.map(JSONValue.string),

@@ -38,6 +38,7 @@ enum Failure {
 
   /// An error of reading or writing a file, with the reason in `errno`.
   static func file(_ location: String) -> any Error {
-    say("\(location): \(String(cString: strerror(errno)))", EX_IOERR)
+    guard !location.isEmpty else { return say("the name of the file is empty", EX_USAGE) }
+    return say("\(location): \(String(cString: strerror(errno)))", EX_IOERR)
   }
 }

@@ -76,6 +76,8 @@ final class OutputFile {
   /// `grows`: the file has its final name from the beginning, because it grows for hours. `isSecret`: only the owner may read it. `replaces`: whether
   /// it may replace an existing file.
   init(_ location: String?, grows: Bool = false, isSecret: Bool = false, replaces: Bool = true) throws {
+    // Its part would be a file of the name ".part".
+    if location == "" { throw Failure.file("") }
     if !replaces, let location, access(location, F_OK) == 0 || errno != ENOENT {
       throw Failure.say("\(location) exists already: --force replaces it", EX_CANTCREAT)
     }
