@@ -154,6 +154,7 @@ import Transport
     ("[[poll]]\nkind = \"weather\"\nnode = \"x\"", "line 2", "status, telemetry"),
     ("[[poll]]\nevery_min = 5", "line 1", "node"),
     ("[gateway]\nid = \"a b\"", "line 2", "letters"),
+    ("[store]\nlocation = \"gateway.db\"", "line 2: store.location", "not absolute"),
     ("[control]\ngroup = \"no-such-group\"", "line 2", "does not exist"),
     ("[radio]\nadvert_every_h = 721", "line 2", "720"),
     ("nonsense", "line 1", "`=`"),

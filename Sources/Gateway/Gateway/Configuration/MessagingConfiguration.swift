@@ -36,8 +36,11 @@ public struct MessagingConfiguration: Sendable {
     messenger.maxWaiting = Int(table.integer("queue", in: 1...10_000, default: 1000))
     messenger.lifetime = .seconds(3600 * table.integer("lifetime_h", in: 1...720, default: 24))
     routine.roomInterval = .seconds(60 * table.integer("room_interval_min", in: 0...10_080, default: 60))
-    credentialsFile = table.string("credentials_file") ?? store + ".credentials"
-    if !credentialsFile.hasPrefix("/") { table.note("credentials_file", "\"\(credentialsFile)\" is not absolute") }
+    let credentials = table.string("credentials_file")
+    if let credentials, !credentials.hasPrefix("/") {
+      table.note("credentials_file", "\"\(credentials)\" is not absolute")
+    }
+    credentialsFile = credentials ?? store + ".credentials"
   }
 
   /// `[contacts]`.
