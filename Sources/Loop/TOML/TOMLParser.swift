@@ -20,6 +20,10 @@ public struct TOMLParser {
   /// Invalid UTF-8 is rejected with its line.
   private static func refuseBrokenText(_ bytes: [UInt8]) throws(TOMLError) {
     guard String(validating: bytes, as: UTF8.self) == nil else { return }
+    // The byte order marks of UTF-16, which some editors write.
+    if bytes.starts(with: [0xFF, 0xFE]) || bytes.starts(with: [0xFE, 0xFF]) {
+      throw TOMLError(line: 1, reason: "the text is UTF-16: save it as UTF-8")
+    }
     let lines = bytes.split(separator: 0x0A, omittingEmptySubsequences: false)
     let first = lines.firstIndex { String(validating: $0, as: UTF8.self) == nil } ?? 0
     throw TOMLError(line: first + 1, reason: "not valid UTF-8")

@@ -111,6 +111,13 @@ import Testing
     }
   }
 
+  @Test(arguments: [[0xFF, 0xFE, 0x61, 0], [0xFE, 0xFF, 0, 0x61]] as [[UInt8]])
+  func `a text in UTF-16 is named so`(_ bytes: [UInt8]) {
+    #expect(throws: TOMLError(line: 1, reason: "the text is UTF-16: save it as UTF-8")) {
+      try TOMLParser.parse(bytes)
+    }
+  }
+
   private func described(_ table: TOMLTable) -> String {
     table.entries.map { "\($0.key)=\(described($0.value))" }.joined(separator: " ")
   }
