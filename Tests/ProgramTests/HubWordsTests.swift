@@ -68,7 +68,8 @@ extension WholeProgramTests {
         program.endInput()
         #expect(try program.ended() == 64 && program.lines == ["error: \(words)"], "\(typed): \(program.lines)")
       }
-      for known in [["--help"], ["help", "tokens", "list"], ["tokens", "--help"], ["--version"], ["stats", "--help"]] {
+      let all = [["--help"], ["help", "tokens", "list"], ["tokens", "--help"], ["--version"], ["stats", "--help"]]
+      for known in all {
         let program = try Program.own("meshpost-hub", known)
         program.endInput()
         #expect(try program.ended() == 0, "\(known): \(program.lines)")
