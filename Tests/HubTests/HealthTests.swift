@@ -243,6 +243,22 @@ import Testing
     #expect(try await open().contains("hub_store_lost"))
   }
 
+  @Test func `a backup that takes the place of the database while the hub runs is noticed`() async throws {
+    let stores = try HubStores(location: scratch.location("shared.db"))
+    let mark = try #require(DatabaseMark(scratch.location("shared")))
+    var settings = HubAlertSettings()
+    settings.rules.times[.hubStoreLost] = AlertTimes(begins: .zero, ends: .zero)
+    let alerts = HubAlerts(
+      settings, stores, LinkRegistry(), name: "h", location: nil, mark: mark, newestPause: .zero)
+    await stores.probe.probe()
+    await alerts.check()
+    // The database had this event a moment ago.
+    mark.note(newest: "99 x")
+    for _ in 0..<3 { await alerts.check() }
+    let open = try await stores.monitor.alerts(before: .max, openOnly: true, limit: 10).alerts
+    #expect(open.filter { $0.rule == "hub_store_lost" && $0.text.contains("older copy") }.count == 1)
+  }
+
   @Test func `a database on a server is identified by its address, if there is a folder for the mark`() throws {
     let address = "postgresql://hub:secret@db.example.org/mesh"
     #expect(DatabaseMark(address, folder: nil) == nil)

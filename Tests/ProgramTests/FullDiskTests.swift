@@ -61,6 +61,8 @@ extension WholeProgramTests {
         }
         rig.radio?.write("dm r1 r0 while the disk takes nothing")
         try startInVain(rig)
+        // A reload does not end a gateway that waits.
+        rig.gateway?.send(SIGHUP)
         let status = try rig.meshpost("status")
         #expect(status.code == 69, "\(status)")
         #expect(status.lines.joined().contains("the gateway waits for its disk: "), "\(status)")

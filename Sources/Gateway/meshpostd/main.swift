@@ -45,6 +45,8 @@ while let argument = arguments.popFirst() {
   }
 }
 
+// A reload that comes while the gateway begins, or waits for room on the disk, is one of what has been read by then.
+if !isCheck, backup == nil { Signals.hold([SIGHUP]) }
 do {
   let configuration =
     try isCheck

@@ -18,8 +18,8 @@ actor HubAlerts {
   private static let maxSubjects = 65_536
   private static let mostPending = 2 * maxSubjects
   private static let writtenAtOnce = 200
-  /// Pause between two notes of the newest event: each writes a file.
-  private static let newestPause: Duration = .seconds(3600)
+  /// Pause between two notes of the newest event: each writes a file, for an SQLite database to the same disk. A copy is found if it lacks what was noted.
+  private let newestPause: Duration
   /// Pause between two searches for alerts that gateways have forgotten.
   private static let searchPause: Duration = .seconds(300)
 
@@ -61,10 +61,10 @@ actor HubAlerts {
 
   init(
     _ settings: HubAlertSettings, _ stores: HubStores, _ registry: LinkRegistry, name: String, location: String?,
-    mark: DatabaseMark? = nil
+    mark: DatabaseMark? = nil, newestPause: Duration? = nil
   ) {
     (self.settings, self.stores, self.registry, self.name, self.location) = (settings, stores, registry, name, location)
-    self.mark = mark
+    (self.mark, self.newestPause) = (mark, newestPause ?? (location == nil ? .seconds(60) : .seconds(600)))
     board = AlertBoard(settings.rules, maxSubjects: Self.maxSubjects)
   }
 
@@ -230,12 +230,13 @@ actor HubAlerts {
     + "(people, states, commands, what is older) is lost"
 
   /// Another database may have the place of the one that was here: looks at it as at the start.
-  func lookAgain() { (isMarked, unmarked) = (false, nil) }
+  func lookAgain() { (isMarked, unmarked, newestNotedAt) = (false, nil, nil) }
 
-  /// Notes the newest event, by which the next start recognises an older copy.
+  /// Notes the newest event, by which an older copy is recognised: at the next start, or now, if a backup took the place of what was here.
   private func noteNewest() async {
-    guard let mark, newestNotedAt.map({ now - $0 >= Self.newestPause }) ?? true else { return }
+    guard let mark, newestNotedAt.map({ now - $0 >= newestPause }) ?? true else { return }
     do {
+      if newestNotedAt != nil, let noted = mark.newest, try await stores.monitor.lacks(noted) { return lookAgain() }
       if let newest = try await stores.monitor.newestEventMark() { mark.note(newest: newest) }
       newestNotedAt = now
     } catch {

@@ -8,14 +8,22 @@ public final class Signals {
   private let descriptor: Int32
   private let loop: EventLoop
 
-  /// `handler` receives each signal of `numbers`. SIGPIPE is ignored for the whole process.
-  public init(_ numbers: [Int32], on loop: EventLoop, _ handler: @escaping (Int32) -> Void) {
-    self.loop = loop
-    signal(SIGPIPE, SIG_IGN)
+  /// From now on these signals wait for the one who receives them: otherwise they would end a program that is still beginning.
+  public static func hold(_ numbers: [Int32]) {
     var mask = sigset_t()
     sigemptyset(&mask)
     for number in numbers { sigaddset(&mask, number) }
     pthread_sigmask(SIG_BLOCK, &mask, nil)
+  }
+
+  /// `handler` receives each signal of `numbers`. SIGPIPE is ignored for the whole process.
+  public init(_ numbers: [Int32], on loop: EventLoop, _ handler: @escaping (Int32) -> Void) {
+    self.loop = loop
+    signal(SIGPIPE, SIG_IGN)
+    Self.hold(numbers)
+    var mask = sigset_t()
+    sigemptyset(&mask)
+    for number in numbers { sigaddset(&mask, number) }
     descriptor = signalfd(-1, &mask, Int32(SFD_CLOEXEC | SFD_NONBLOCK))
     let source = descriptor
     loop.watch(source, for: .readable) { _ in
