@@ -122,8 +122,16 @@ extension Upstream {
           try store.note(other.epoch, through: other.last)
           continue
         }
+        // A report is an event, too: the epochs of two clones that report each other would go on without end.
+        if let told = health.starts.told[other.epoch] {
+          let then = told.then ?? other.last
+          health.starts.told[other.epoch] = FreshStarts.Told(then: then, now: max(told.now, other.last))
+          if other.last > told.now { health.observer?.upstream(name, found: .otherEpoch(other.epoch, last: then)) }
+          continue
+        }
         guard health.starts.foreign.take(at: loop.now) else { continue }
         let loss = try store.tellForeign(other.epoch, last: other.last)
+        health.starts.told[other.epoch] = FreshStarts.Told(then: other.last, now: other.last)
         log.error("\(name): \(loss). Every upstream is told. See docs/hub.md, \"One identity, two histories\"")
         health.observer?.upstream(name, found: .otherEpoch(other.epoch, last: other.last))
       }
@@ -145,7 +153,12 @@ extension Upstream {
     health.observer?.upstream(name, found: .conflict(reason: reason, events: journal.pendingEvents))
     do {
       let loss = try store.renewEpoch(afterConflict: last, wasInStep: health.starts.wasInStep)
-      if let loss { log.warning("\(name): \(loss). Every upstream is told") }
+      if let loss {
+        log.warning("\(name): \(loss). Every upstream is told")
+        if let epoch = loss.epoch {
+          health.starts.told[epoch] = FreshStarts.Told(then: loss.last, now: loss.last ?? 0)
+        }
+      }
       health.starts.renewalsInARow += 1
       if health.starts.renewalsInARow > 1 {
         // A second new epoch before the server has taken anything: a pause keeps the server from making us spin.
@@ -168,8 +181,17 @@ struct FreshStarts {
   var renewals = Ration(most: 16, oneIn: .seconds(300))
   /// Greetings of a server that has forgotten acknowledged events.
   var returns = Ration(most: 16, oneIn: .seconds(300))
-  /// Epochs that this database has never had. Two gateways with one id find more of each other's events at each greeting.
+  /// Epochs that this database has never had.
   var foreign = Ration(most: 16, oneIn: .seconds(3600))
+  /// Epochs of which upstreams were told in this run of the program, because this server has more of them than the database. One that goes on is of
+  /// another gateway with this id, which runs at the same time.
+  var told: [String: Told] = [:]
+
+  /// The server's last event of an epoch: when upstreams were told, if it was known, and since.
+  struct Told {
+    var then: Int64?
+    var now: Int64
+  }
 
   mutating func tookSome() { (renewalsInARow, wasInStep) = (0, true) }
 }

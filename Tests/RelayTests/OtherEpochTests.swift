@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+
+import Store
+import Testing
+
+@testable import Relay
+
+/// Servers that have an epoch of this gateway's id that its database has never had.
+@Suite(.serialized) struct OtherEpochTests {
+  private static let other = "feedfeedfeedfeed"
+
+  /// The server names the other epoch in its next greeting, up to `last`, while an event waits.
+  private func meet(_ last: Int64, _ bench: Bench) {
+    bench.answers = [bench.answer(503)]
+    bench.append(1)
+    bench.run(until: { bench.upstream.status.state == .waiting }, "it is away")
+    let has = bench.acknowledged[bench.store.epoch] ?? 0
+    bench.greetings = [
+      #"{"acknowledged":\#(has),"lanes":{"messages":\#(has)},"others":{"\#(Self.other)":\#(last)}}"#
+    ]
+    bench.run(impatiently: { bench.greetings.isEmpty && bench.upstream.status.pending == 0 }, "delivered")
+  }
+
+  @Test func `the epoch of a clone that goes on is told once, and each further event keeps the alert open`() throws {
+    let bench = try Bench()
+    bench.append(3)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    // Each report of one is a further event of its epoch for the other.
+    for last: Int64 in [9, 12, 12, 15] { meet(last, bench) }
+    #expect(bench.gaps.map { $0.1 } == [9] && bench.gaps.allSatisfy { $0.2 == "conflict" }, "\(bench.gaps)")
+    let same = HistoryFinding.otherEpoch(Self.other, last: 9)
+    #expect(bench.observer.findings == [same, same, same], "\(bench.observer.findings)")
+    #expect(try !bench.store.knows(Self.other, through: 15), "the next run of the program tells of it")
+  }
+}
