@@ -212,6 +212,23 @@ private final class Hook {
     #expect(!hook.upstream.status.url.contains("secret-path"), "the address is a secret itself")
   }
 
+  @Test func `an event of the previous epoch keeps the key under which the server may have it`() throws {
+    let hook = try Hook()
+    hook.statuses = [503]
+    try hook.append(.message, #"{"text":"old"}"#)
+    try hook.run("a failure") { hook.upstream.status.state == .waiting }
+    let before = hook.store.epoch
+    try hook.store.renewEpoch()
+    try hook.run(impatiently: "the old one sent") { hook.taken == ["old"] }
+    try hook.append(.message, #"{"text":"new"}"#)
+    try hook.allSent()
+    let keys = hook.got.map { $0.headers["Idempotency-Key"] ?? "" }
+    #expect(keys.count == 3 && keys[0] == keys[1] && keys[0].hasPrefix("hill/\(before)/1/"), "\(keys)")
+    #expect(keys[2].hasPrefix("hill/\(hook.store.epoch)/2/"), "\(keys)")
+    #expect(hook.got.map { $0.json["before"]?.string } == [nil, before, nil])
+    #expect(hook.got[1].json["epoch"]?.string == hook.store.epoch)
+  }
+
   @Test func `a signature is HMAC-SHA-256 in hexadecimal`() {
     let body = Array("The quick brown fox jumps over the lazy dog".utf8)
     #expect(

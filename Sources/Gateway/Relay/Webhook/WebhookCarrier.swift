@@ -49,7 +49,9 @@ final class WebhookCarrier: MeteredCarrier {
     request.headers.add("Content-Type", contentType)
     let numbers = batches && last.seq > first.seq ? "\(first.seq)-\(last.seq)" : "\(first.seq)"
     let content = Self.content(batch, batches)
-    request.headers.add("Idempotency-Key", "\(store.gatewayID)/\(store.epoch)/\(numbers)/\(content)")
+    // The server may have an event of the previous epoch under that epoch's key.
+    let epoch = store.identity.epochBefore(of: batches ? last.seq : first.seq) ?? store.epoch
+    request.headers.add("Idempotency-Key", "\(store.gatewayID)/\(epoch)/\(numbers)/\(content)")
     if let file = secretFile {
       guard let secret = SecretFile.read(file) else {
         return .stopped(reason: "the secret file \(file) cannot be read")
