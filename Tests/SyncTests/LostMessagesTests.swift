@@ -110,7 +110,9 @@ import Timing
 
   @Test func `a request at the time of a kill may have lost a message, unless its answer comes late`() {
     var (silent, message, nothing) = (RadioQueue(), RadioQueue(), RadioQueue())
-    #expect(loss(&silent) == .init(waited: 3, atMost: 1))
+    let told = loss(&silent)
+    #expect(told == .init(waited: 3, atMost: 1, gatewayEnded: true))
+    #expect(told?.description.contains("the gateway ended while a message") == true)
     // The bytes come from a port that has outlived the program.
     message.took(wasAsked: false)
     nothing.answeredLate()
@@ -151,7 +153,7 @@ import Timing
     }
     let pair = try Pair(profile: profile, on: InventedMachine(), in: isKilled ? copy : scratch)
     pair.sync()
-    #expect(pair.messageLosses == (isKilled ? [.init(waited: 2, atMost: 1)] : []))
+    #expect(pair.messageLosses == (isKilled ? [.init(waited: 2, atMost: 1, gatewayEnded: true)] : []))
   }
 }
 

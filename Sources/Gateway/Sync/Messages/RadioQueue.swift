@@ -28,6 +28,8 @@ public struct RadioQueue {
     public var atMost: Int?
     /// The radio was restarted, or may have been, before its queue was empty: the rest is lost.
     public var start: Start?
+    /// An earlier run of the gateway ended while it waited for one of the answers that `atMost` counts.
+    public var gatewayEnded = false
 
     /// Whether the radio was restarted.
     public enum Start: Sendable {
@@ -45,7 +47,8 @@ public struct RadioQueue {
       return Loss(
         waited: max(one.waited, other.waited), atLeast: sum(one.atLeast, other.atLeast),
         atMost: isBounded ? sum(one.atMost, other.atMost) : nil,
-        start: one.start == .anew ? one.start : other.start ?? one.start)
+        start: one.start == .anew ? one.start : other.start ?? one.start,
+        gatewayEnded: one.gatewayEnded || other.gatewayEnded)
     }
 
     private var isBounded: Bool { start == nil && (atLeast != nil || atMost != nil) }
@@ -59,8 +62,8 @@ public struct RadioQueue {
         return "the radio was restarted while this gateway did not read its messages: "
           + "what it received meanwhile is lost, and nobody knows whether there was any"
       case .unknown:
-        return "the radio left questions unanswered, and may have been restarted since: "
-          + "messages may be lost, and nobody knows how many"
+        let why = gatewayEnded ? "\(Self.ended), which" : "the radio left questions unanswered, and"
+        return "\(why) may have been restarted since: messages may be lost, and nobody knows how many"
       case nil: break
       }
       if let atLeast, waited >= RadioQueue.sizes[0] {
@@ -69,17 +72,21 @@ public struct RadioQueue {
       }
       if let atLeast {
         return
-          "the radio announced \(atLeast) \(atLeast == 1 ? "message" : "messages") or more, did not hand them over, "
+          "the radio announced \(atLeast) \(atLeast == 1 ? "message" : "messages") or more that did not arrive here, "
           + "and has none left: \(atLeast == 1 ? "it is" : "they are") lost"
       }
       if let atMost {
+        let much = atMost == 1 ? "a message" : "up to \(atMost) messages"
+        if gatewayEnded { return "\(Self.ended): \(much) may be lost" }
         return atMost == 1
           ? "the radio left a question unanswered: a message may be lost"
-          : "the radio left \(atMost) questions unanswered: up to \(atMost) messages may be lost"
+          : "the radio left \(atMost) questions unanswered: \(much) may be lost"
       }
       return "\(waited) messages waited in the radio, as many as its queue can hold: others may be lost. "
         + "A full queue drops its oldest channel message for a new one, or the new one if it has none"
     }
+
+    private static let ended = "the gateway ended while a message may have been on its way from the radio"
   }
 
   private(set) var radio: PublicKey?
@@ -97,6 +104,8 @@ public struct RadioQueue {
   private var isCut = false
   /// The radio does not report whether it was restarted in this reading.
   private var isStartUnknown = false
+  /// The run before ended during one of the unanswered questions.
+  private var hasEnded = false
   /// Late answers to an earlier run's questions that came before the handshake: the serial port outlives the program.
   private var early = 0
   /// The most messages that this radio is known to have held at once.
@@ -110,8 +119,10 @@ public struct RadioQueue {
       (emptyAt, most, lossy, counts, began) = (nil, 0, nil, kept ?? QueueCounts(), kept?.began)
       (isCut, counts.began) = (began != nil, nil)
       // That run was killed during a question: the radio may have handed over a message.
-      if counts.isAsked { counts.unanswered += 1 }
+      let wasAsked = counts.isAsked
+      if wasAsked { counts.unanswered += 1 }
       (counts.isAsked, counts.unanswered, early) = (false, max(0, counts.unanswered - early), 0)
+      hasEnded = wasAsked && counts.unanswered > 0
     } else if isRead {
       began = nil
     } else {
@@ -143,6 +154,7 @@ public struct RadioQueue {
       ? QueueCounts(hints: counts.hints - before.hints, unanswered: max(0, counts.unanswered - before.unanswered))
       : QueueCounts()
     (self.began, before, isBacklog, isCut) = (isBefore ? linkedAt : now, QueueCounts(), true, false)
+    hasEnded = false
     return loss
   }
 
@@ -162,6 +174,7 @@ public struct RadioQueue {
   /// The answer came to a question that timed out, or to one of an earlier run.
   mutating func answeredLate() {
     if counts.unanswered > 0 { counts.unanswered -= 1 } else if radio == nil { early += 1 }
+    if counts.unanswered == 0 { hasEnded = false }
   }
 
   mutating func hinted(now: MonotonicTime) {
@@ -203,7 +216,7 @@ public struct RadioQueue {
     most = max(most, held)
     emptyAt = askedAt
     (isBacklog, counts, before) = (false, QueueCounts(), QueueCounts())
-    (began, isCut, isStartUnknown) = (nil, false, false)
+    (began, isCut, isStartUnknown, hasEnded) = (nil, false, false, false)
     return loss
   }
 
@@ -222,7 +235,9 @@ public struct RadioQueue {
       if isBacklog, Self.sizes.contains(where: { waited.contains($0) && $0 >= most }) { return Loss(waited: taken) }
     }
     guard missing > 0 else { return nil }
-    return isStartUnknown ? Loss(waited: taken, start: .unknown) : Loss(waited: taken, atMost: missing)
+    return isStartUnknown
+      ? Loss(waited: taken, start: .unknown, gatewayEnded: hasEnded)
+      : Loss(waited: taken, atMost: missing, gatewayEnded: hasEnded)
   }
 
   /// How long the message that comes now waited in the radio.
