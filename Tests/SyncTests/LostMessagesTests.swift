@@ -155,6 +155,49 @@ import Timing
     pair.sync()
     #expect(pair.messageLosses == (isKilled ? [.init(waited: 2, atMost: 1, gatewayEnded: true)] : []))
   }
+
+  /// `isEach`: the radio announces each message, otherwise only one of them.
+  @Test(arguments: [true, false])
+  func `a kill is told behind the first of several announced messages, or the second of one announcement`(
+    _ isEach: Bool
+  ) throws {
+    let scratch = Scratch(), copy = Scratch()
+    do {
+      let pair = try Pair(on: InventedMachine(), in: scratch)
+      pair.sync()
+      let last = isEach ? 2 : 3
+      var handedOver = 0
+      pair.link.losesReply = { reply in
+        guard case .message = reply else { return false }
+        handedOver += 1
+        return handedOver == last
+      }
+      let output = pair.radio.output
+      if !isEach { pair.radio.output = nil }
+      pair.inject(4)
+      pair.radio.output = output
+      if !isEach { pair.radio.output?(Push.messageWaiting.encode()) }
+      pair.run(until: { handedOver == last && pair.stored.count == last - 1 }, "the moment")
+      for name in ["gw.db", "gw.db-wal"] {
+        try FileManager.default.copyItem(atPath: scratch.location(name), toPath: copy.location(name))
+      }
+    }
+    // This radio has none left.
+    let pair = try Pair(on: InventedMachine(), in: copy)
+    pair.sync()
+    let one = RadioQueue.Loss(waited: 2, atMost: 1, gatewayEnded: true)
+    let others = RadioQueue.Loss(waited: 1, atLeast: 3)
+    #expect(pair.messageLosses == [isEach ? others : one])
+  }
+
+  @Test func `a single new message needs no stored counts`() {
+    var queue = RadioQueue()
+    queue.connected(to: radio, now: MonotonicTime(seconds: 1))
+    _ = queue.wasEmpty(askedAt: MonotonicTime(seconds: 1))
+    queue.hinted(now: MonotonicTime(seconds: 2))
+    queue.took()
+    #expect(!queue.isWorthKeeping && !queue.mayHaveMore)
+  }
 }
 
 @Suite struct LostMessagesTests {

@@ -190,8 +190,11 @@ public struct RadioQueue {
     return true
   }
 
-  /// The next question may bring a message.
-  var mayHaveMore: Bool { isBacklog || counts.hints > counts.taken + counts.unanswered }
+  /// The next question may bring a message. More came than were announced if one announcement stands for several, or
+  /// the line has lost some: then nothing shows how many follow.
+  var mayHaveMore: Bool {
+    isBacklog || counts.hints > counts.taken + counts.unanswered || counts.taken > counts.hints
+  }
 
   /// Messages are known to be waiting, or to be lost.
   var lacksSome: Bool { counts.unanswered > 0 || counts.hints > counts.taken }
@@ -206,8 +209,9 @@ public struct RadioQueue {
     return kept
   }
 
-  /// A single new message does not need stored counts.
-  var isWorthKeeping: Bool { isBacklog || counts.taken > 1 }
+  /// A single new message does not need stored counts. Behind the first of several they cost nothing: the second needs
+  /// them.
+  var isWorthKeeping: Bool { isBacklog || counts.taken > 1 || counts.hints > counts.taken }
 
   /// The radio reports an empty queue. Returns the losses before that.
   mutating func wasEmpty(askedAt: MonotonicTime) -> Loss? {
