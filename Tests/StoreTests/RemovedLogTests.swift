@@ -56,6 +56,16 @@ import Testing
     withExtendedLifetime(card) {}
   }
 
+  @Test func `a database that ends before its mark because its log was removed is no older copy`() throws {
+    let card = try killed(without: ["-wal"])
+    try "\(card.epoch):7,open\n".write(
+      toFile: card.settings.location + ".mark", atomically: true, encoding: .utf8)
+    let store = try Store(card.settings)
+    #expect(store.provenance.loss?.cause == .log && store.provenance.loss?.last == 7)
+    #expect(store.provenance.putBack == nil && store.epoch != card.epoch && store.identity.epochFirst == 6)
+    withExtendedLifetime(card) {}
+  }
+
   @Test func `a log that is there is not missed, nor one that no mark names`() throws {
     let whole = try killed()
     let store = try Store(whole.settings)

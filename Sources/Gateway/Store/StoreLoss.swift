@@ -126,7 +126,9 @@ public struct StoreProvenance: Equatable, Sendable {
 extension Store {
   /// When the store is opened: the first event after the loss reports it, and no lost number is used again.
   func beginBehindLoss(_ replaced: Replaced?) throws(StoreError) {
-    provenance.putBack = olderThanMark
+    // What a lost log had makes the database end earlier: that it is a copy does not follow.
+    let lacksLogged = replaced == nil && (provenance.lostFromLog != nil || isLogMissing)
+    provenance.putBack = lacksLogged ? nil : olderThanMark
     let loss = if let replaced { replaced.loss(epoch: mark?.epoch, last: lastMarked) } else { try foundLoss() }
     provenance.loss = loss
     if !identity.isNew, loss != nil || provenance.putBack != nil {
@@ -176,7 +178,9 @@ extension Store {
       provenance.lostFromLog = "the store's log, \(logLocation), was removed"
       return StoreLoss(cause: .log, epoch: epoch, last: known)
     }
-    return try replacedEpoch().map { StoreLoss(cause: .replaced, epoch: $0, last: lastMarked) }
+    // One that has never had an event was begun by a start that ended before it could tell that there was none.
+    let cause: StoreLoss.Cause = lastSeq == 0 ? .removed : .replaced
+    return try replacedEpoch().map { StoreLoss(cause: cause, epoch: $0, last: lastMarked) }
   }
 
   /// The last event that the mark knows of; `nil`: of none.
