@@ -78,6 +78,24 @@ import Transport
     #expect(try bench.store.channel(slot: 1)?.name == "#secret" && !bench.synchronizer.doubts(1))
   }
 
+  @Test(arguments: [
+    (RadioError.tableFull, "the radio refuses: it has no room for that"),
+    (RadioError.notFound, "the radio has no such channel slot"),
+  ])
+  func `a channel that the radio refuses is told in words that fit a channel`(
+    _ error: RadioError, _ words: String
+  ) throws {
+    let bench = try Bench(
+      on: InventedMachine(),
+      refuses: { command in
+        guard case .setChannel = command else { return nil }
+        return error
+      })
+    let table = RadioTable(bench.synchronizer, store: bench.store)
+    let refusal = try bench.refusal { () async throws(Refusal) in try await table.put(Self.channel("#trees", 7)) }
+    #expect(refusal == .radio(words))
+  }
+
   @Test func `a contact whose removal the radio did not confirm is read again`() throws {
     let bench = try Bench(on: InventedMachine())
     let (table, key) = (RadioTable(bench.synchronizer, store: bench.store), bench.other.key)

@@ -46,6 +46,7 @@ public final class RadioTable {
       .radio("the radio has no advert of it: it must be heard first")
     case (.notFound, .getAdvertPath):
       .radio("the radio remembers no advert of it: it has the last 16, since it was started")
+    case (.notFound, .setChannel): .radio("the radio has no such channel slot")
     case (.notFound, _): .radio("the radio does not have it")
     case (let error?, _): .radio("the radio refuses: \(error)")
     case (nil, _): .radio("the radio refuses, without a reason")

@@ -27,7 +27,8 @@ public struct RadioError: Error, Hashable, Sendable, RawRepresentable, CustomStr
     switch self {
     case .unsupported: "unsupported command (or a frame too short for it)"
     case .notFound: "not found"
-    case .tableFull: "table full, no packet free, or text too long"
+    // For a contact, a packet or a text: the command decides.
+    case .tableFull: "it has no room for that"
     case .badState: "bad state"
     case .fileError: "the radio's flash failed"
     case .illegalArgument: "illegal argument"
