@@ -59,8 +59,9 @@ struct TypedCommand {
       command = UpstreamCommand.Pending.self
     }
     let isGroup = !command.configuration.subcommands.isEmpty
-    // They show help, and take no options for a gateway.
-    let isBare = rest.isEmpty && command.configuration.defaultSubcommand == nil
+    // They show help, and take no options for a gateway. `web` is a group that does something by itself.
+    let doesNothing = command.configuration.defaultSubcommand == nil && command != WebCommand.self
+    let isBare = rest.isEmpty && doesNothing
     let isHelp = isGroup && (isBare || rest.first == "help")
     unknown = rest.first.flatMap { isGroup && !$0.begins(with: "-") && $0 != "help" ? $0 : nil }
     (known, group) = (words, command)

@@ -106,6 +106,7 @@ import Testing
     (["--host"], ["--host"]), (["--help"], ["--help"]), (["send", "x", "--json"], ["send", "x", "--json"]),
     (["--json", "export"], ["export"]), (["--socket", "/s", "help", "send"], ["help", "send"]),
     (["--json", "upstream"], ["upstream", "--json"]), (["--json", "send", "help"], ["send", "help", "--json"]),
+    (["web", "--host", "ssh://a"], ["web", "--host", "ssh://a"]),
   ]) func `options that every command has may stand before it`(_ typed: [String], _ wanted: [String]) {
     #expect(TypedCommand(typed).arguments == wanted)
   }
