@@ -61,7 +61,8 @@ extension WholeProgramTests {
         (["stts"], "unknown command 'stts'. Did you mean 'stats'?"),
         (["help", "serv"], "unknown command 'serv'. Did you mean 'serve'?"),
         (["tokens", "lst"], "unknown command 'tokens lst'. Did you mean 'tokens list'?"),
-        (["tokens", "revoke", "hill"], "unknown command 'tokens revoke'. See `meshpost-hub tokens --help`"),
+        (["tokens", "revoke", "hill"], "unknown command 'tokens revoke'. Did you mean 'tokens remove'?"),
+        (["tokens", "grant", "hill"], "unknown command 'tokens grant'. See `meshpost-hub tokens --help`"),
         ([""], "unknown command ''. See `meshpost-hub --help`"),
       ] {
         let program = try Program.own("meshpost-hub", typed)
