@@ -136,9 +136,10 @@ public struct HubServer: Sendable {
           .warning,
           "the database's server was started again, or another database has its place: gateways and readers connect again and compare what it has"
         )
+        // First, before the newest event of this database is noted in place of the last one's.
+        await api.watch.lookAgain()
         await api.registry.closeAll()
         await api.live.startOver()
-        await api.watch.lookAgain()
       }
       // Stops as on SIGTERM: gateways look for a newer hub.
       if isOutdated { kill(getpid(), SIGTERM) }
