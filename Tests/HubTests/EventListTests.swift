@@ -77,6 +77,9 @@ import Testing
     #expect(!gateway.hasNewContact(at: 330_000))
     #expect(gateway.hasNewContact(at: 350_000))
     #expect(news == [true, false, true, false, false])
+    // By the clock of another hub, whose contacts this one does not look for.
+    gateway.published(at: 360_000, seen: 20_000)
+    #expect(!gateway.hasNewContact(at: 900_000), "readers have what the row says")
   }
 
   @Test func `figures that cannot be counted are absent, and are not counted again for a minute`() async throws {

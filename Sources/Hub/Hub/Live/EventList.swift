@@ -121,8 +121,10 @@ struct LiveGateway {
     lastSeen != publishedSeen && (publishedAt == 0 || abs(now - publishedAt) >= Self.pause)
   }
 
-  /// Readers know it with this last contact; `nil`: with the noted one.
+  /// Readers know it with this last contact, as its row has it; `nil`: with the noted one. The row may have the time of
+  /// another hub, whose clock is far behind: a look at recent contacts never finds it.
   mutating func published(at now: Int64, seen: Int64? = nil) {
-    (publishedSeen, publishedAt) = (seen ?? lastSeen, now)
+    if let seen { lastSeen = seen }
+    (publishedSeen, publishedAt) = (lastSeen, now)
   }
 }
