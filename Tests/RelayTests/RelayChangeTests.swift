@@ -54,7 +54,9 @@ import Testing
     try store.commitNow()
     relay.wake()
     let words = "events up to 1 are sent again: 1 at most"
-    #expect(loop.pass(.seconds(60)) { relay.upstreams.first?.status.reason?.contains(words) == true })
+    #expect(
+      loop.pass(.seconds(60)) { relay.upstreams.first?.status.reason?.contains(words) == true },
+      "\(relay.upstreams.first?.status.reason ?? "-")")
     try store.database.execute("DROP TRIGGER refuses")
     #expect(loop.pass(.seconds(600)) { relay.upstreams.first?.status.reason == nil }, "although nothing else waits")
     #expect(try store.cursor(of: "a").messages == 1)

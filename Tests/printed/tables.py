@@ -342,6 +342,7 @@ meshpost send Nobody hello --json >sent; meshpost cancel $(identity sent)""",
     "meshpost channel add Club --new": {"shows": "meshcore://channel/add"},
 }
 DOCUMENTS["docs/ssh.md"] = {
+    "ssh -t pi@hilltop sudo meshpost setup": {"named": "it asks; docs/first-ten-minutes.md answers the questions"},
     "ssh -F /etc/meshpost/ssh_config": {
         "typed": "echo 'LogLevel ERROR' >/etc/meshpost/ssh_config; MESHPOST_SSH='{printed}' meshpost status", "shows": "radio +up"},
     'restrict,command="meshpost connect" ssh-ed25519 AAAA… operator': {
