@@ -108,6 +108,19 @@ import VirtualRadio
     #expect(try bench.messenger.heldKeys().isEmpty)
   }
 
+  @Test func `a channel message that may be on the air does not expire while another radio is attached`() throws {
+    let bench = try Bench(on: InventedMachine())
+    bench.swallow { if case .sendChannelText = $0 { true } else { false } }
+    _ = try bench.send(SendRequest(to: "Public", text: "y", key: "c", lifetime: .seconds(60))).get()
+    try bench.run("the radio does not answer") {
+      let message = try bench.state("c")
+      return message.state == .pending && message.attempts.accepted == 1
+    }
+    bench.swap(to: bench.other)
+    try bench.run("the end of its time") { try bench.state("c").hasEnded }
+    #expect(try bench.state("c").state == .sent && bench.state("c").reason == nil)
+  }
+
   @Test func `a held message that is too long with the other radio's name is not taken over`() throws {
     let bench = try Bench()
     let name = String(repeating: "n", count: 31)

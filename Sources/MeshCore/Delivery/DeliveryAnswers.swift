@@ -133,6 +133,9 @@ extension DeliverySession {
     return [.waiting(id: id, unspent: isUnsent ? giveBack(id) : 0)]
   }
 
+  /// Whether a waiting channel message may have been transmitted: the radio did not answer.
+  public func mayBeOnAir(_ id: Int64) -> Bool { live[id]?.mayBeOnAir ?? false }
+
   /// How often in a row the radio's packet pool was full for this message, and the time of the next attempt, if there
   /// is one. `nil`: the radio has accepted it, or was not asked.
   public func refusals(of id: Int64) -> (count: Int, next: MonotonicTime?)? {

@@ -144,12 +144,16 @@ extension Messenger {
   /// Between two attempts a message stays `sent`. One that was never sent is pending again, and so is a channel message, which the radio may have
   /// lost.
   private func waits(_ id: Int64, _ unspent: Int64) {
+    let mayBeOnAir = unspent == 0 && session.mayBeOnAir(id)
     change(
       StateChange(
         id: id, unspent: unspent, isWanted: { $0.state == .sending || $0.state == .sent && $0.kind == .channel },
         make: { message in
           message.state = message.attempts.accepted == 0 || message.kind == .channel ? .pending : .sent
-          if message.kind == .channel { message.endedAt = nil }
+          guard message.kind == .channel else { return }
+          message.endedAt = nil
+          // On disk: a restart, or the end of its time while another radio is attached, must not take it for unsent.
+          if mayBeOnAir { message.attempts.accepted = max(1, message.attempts.accepted) }
         }))
   }
 
