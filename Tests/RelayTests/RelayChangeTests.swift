@@ -47,7 +47,7 @@ import Testing
       if store.transactions.takeNews().hasGrown { relay.wake() }
     }
     try store.database.execute(
-      "CREATE TRIGGER refuses BEFORE UPDATE OF seq ON cursors BEGIN SELECT RAISE(ABORT, 'no'); END")
+      "CREATE TRIGGER refuses BEFORE UPDATE OF seq ON cursors WHEN NEW.seq > 0 BEGIN SELECT RAISE(ABORT, 'no'); END")
     store.write { store throws(SQLiteError) in
       _ = try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array(#"{"text":"1"}"#.utf8))
     }
