@@ -89,6 +89,9 @@ import Testing
     let words = "line 2: retention.kinds.telemtry: not a kind of event (did you mean telemetry?)"
     #expect(mistyped?.description.contains(words) == true)
     #expect(try read("[retention.kinds]\nof_tomorrow = \"1d\"").retention.age(of: "of_tomorrow") == Self.day)
+    // Two slips from "radio_gap" and "node_owner": another kind.
+    let others = try read("[retention.kinds]\nradio_log = \"1d\"\nnode_power = \"1d\"").retention
+    #expect(others.age(of: "node_power") == Self.day)
     #expect(try read("log_level = \"debug\"").logLevel == .debug)
     #expect(throws: HubConfiguration.Failure.self) { try read("log_level = \"loud\"") }
   }

@@ -2,9 +2,10 @@
 
 /// The words that somebody who mistyped one may have meant.
 public enum NearWords {
-  /// Those of `words` with the least distance to the typed word, in their order; empty: none is near.
-  public static func near(_ typed: String, among words: [String]) -> [String] {
-    let near = words.map { ($0, distance($0, typed)) }.filter { $0.1 <= max(1, $0.0.utf8.count / 3) }
+  /// Those of `words` with the least distance to the typed word, in their order; empty: none is near. `most`: the greatest distance, if not a third
+  /// of a word.
+  public static func near(_ typed: String, among words: [String], within most: Int? = nil) -> [String] {
+    let near = words.map { ($0, distance($0, typed)) }.filter { $0.1 <= most ?? max(1, $0.0.utf8.count / 3) }
     let best = near.map(\.1).min()
     return near.filter { $0.1 == best }.map(\.0)
   }

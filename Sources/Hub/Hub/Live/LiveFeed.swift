@@ -302,11 +302,15 @@ actor LiveFeed {
   private func publishRows(_ some: [String], _ links: [String: Int64], _ now: Int64) async throws {
     let figures = await figures.ifCounted()
     let counts = await alerts(some)
-    for row in try await store().fleet(only: some) {
+    let rows = try await store().fleet(only: some)
+    for row in rows {
       publish(
         "gateway", JSONWriter.object(row.json(linkedAt: links[row.gateway], figures, alerts: counts[row.gateway] ?? 0)))
       gateways[row.gateway]?.published(at: now, seen: row.lastSeen)
     }
+    // One that was removed would be asked for each second.
+    let there = Set(rows.map(\.gateway))
+    for gateway in some where !there.contains(gateway) && links[gateway] == nil { gateways[gateway] = nil }
   }
 
   /// Publishes changed alerts, each with its gateway's row, which has the number of its alerts.

@@ -40,9 +40,9 @@ public struct Retention: Sendable, Equatable {
     var own = table.table("kinds")
     for kind in own.keys {
       if !Name.isAllowed(kind) { own.note(kind, "a kind of event: \(Name.allowed)") }
-      // Gateways may send kinds that this hub does not know. One that is nearly known is a mistake, and would delete what
-      // is to be kept.
-      if !KnownKinds.all.contains(kind), let near = NearWords.near(kind, among: KnownKinds.all).first {
+      // Gateways may send kinds that this hub does not know. One that is a slip away from a known one is a mistake, and
+      // would delete what is to be kept.
+      if !KnownKinds.all.contains(kind), let near = NearWords.near(kind, among: KnownKinds.all, within: 1).first {
         own.note(kind, "not a kind of event (did you mean \(near)?); known: \(KnownKinds.allowed)")
       }
       kinds[kind] = .some(Self.age(kind, &own))
