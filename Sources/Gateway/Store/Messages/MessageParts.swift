@@ -44,7 +44,9 @@ extension Store {
     try translating { () throws(SQLiteError) in
       let oldest = try database.value("SELECT min(id) FROM messages")?.integer ?? 0
       let newest = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
-      var (begin, end) = (max(query.after.message, oldest - 1), min(query.before.message, newest))
+      // The position of a received message is not before itself.
+      let last = query.before.outgoing > 0 ? query.before.message : query.before.message - 1
+      var (begin, end) = (max(query.after.message, oldest - 1), min(last, newest))
       // Sent messages have other times than the received ones around them.
       if query.directions == .received {
         let (low, high) = try ids(query)
