@@ -250,13 +250,19 @@ import Testing
     settings.rules.times[.hubStoreLost] = AlertTimes(begins: .zero, ends: .zero)
     let alerts = HubAlerts(
       settings, stores, LinkRegistry(), name: "h", location: nil, mark: mark, newestPause: .zero)
-    await stores.probe.probe()
-    await alerts.check()
+    func lost() async throws -> Int {
+      // A probe of long ago, on a busy machine, is a silent database.
+      await stores.probe.probe()
+      await alerts.check()
+      let open = try await stores.monitor.alerts(before: .max, openOnly: true, limit: 10).alerts
+      return open.filter { $0.rule == "hub_store_lost" && $0.text.contains("older copy") }.count
+    }
+    #expect(try await lost() == 0)
     // The database had this event a moment ago.
     mark.note(newest: "99 x")
-    for _ in 0..<3 { await alerts.check() }
-    let open = try await stores.monitor.alerts(before: .max, openOnly: true, limit: 10).alerts
-    #expect(open.filter { $0.rule == "hub_store_lost" && $0.text.contains("older copy") }.count == 1)
+    var found = 0
+    for _ in 0..<20 where found == 0 { found = try await lost() }
+    #expect(try await (found, lost()) == (1, 1))
   }
 
   @Test func `a database on a server is identified by its address, if there is a folder for the mark`() throws {
