@@ -70,6 +70,31 @@ import Testing
     #expect(!stores.probe.isDiskFull)
   }
 
+  @Test func `a hub that starts on a full disk refuses with the reason, and opens its database once there is room`()
+    async throws
+  {
+    let full = HubDatabaseError(kind: .unavailable, message: "full", cause: .fullDisk)
+    let number = Mutex(0)
+    let attempts = DatabaseAttempts(pause: .milliseconds(1)) {
+      let attempt = number.withLock { number in
+        number += 1
+        return number
+      }
+      if attempt < 3 { throw full }
+    }
+    try await attempts.run()
+    #expect(try attempts.outcome.get())
+    #expect(number.withLock { $0 } == 3)
+    // A bad disk is no full one: nobody waits for it.
+    let bad = DatabaseAttempts(pause: .milliseconds(1)) { throw HubDatabaseError(kind: .unavailable, message: "bad") }
+    try await bad.run()
+    #expect(throws: HubDatabaseError.self) { try bad.outcome.get() }
+
+    let configuration = try HubConfiguration(parsing: Array("port = 1".utf8), file: "hub.toml", for: .commands)
+    #expect(FullDiskStart(configuration, after: full) != nil)
+    #expect(FullDiskStart(configuration, after: HubDatabaseError(kind: .unavailable, message: "bad")) == nil)
+  }
+
   @Test func `a link keeps states for which the disk has no room, and stores the newest later`() async throws {
     let stores = try HubStores(location: scratch.location("hub.db"))
     let states = WaitingStates(of: "g", stores, pause: 0.01...0.02)

@@ -229,5 +229,37 @@ extension WholeProgramTests {
       let row = try #require(fleet["gateways"]?.array?.first)
       #expect(row["linked"]?.bool == true)
     }
+
+    @Test func `a hub that starts on a full disk refuses with the reason, and serves once there is room`() throws {
+      let rig = try Rig()
+      let place = rig.scratch.location("small")
+      try FileManager.default.createDirectory(atPath: place, withIntermediateDirectories: true)
+      func run(_ arguments: String...) throws -> Bool { try Program("/usr/bin/env", arguments).ended() == 0 }
+      guard try run("mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", place) else { return }
+      defer { _ = try? run("umount", "-l", place) }
+      rig.writeHubConfiguration(database: "\(place)/hub.db")
+      try rig.startHub()
+      try say(rig, "hill", seq: 1, "before")
+      // Its regular end removes the files beside the database, for which the next start needs room.
+      rig.hub?.send(SIGTERM)
+      #expect(try rig.hub?.ended() == 0)
+      let filler = "\(place)/filler"
+      _ = try run("dd", "if=/dev/zero", "of=\(filler)", "bs=1k")
+      let hub = try Program.own("meshpost-hub", ["serve", "--config", rig.scratch.location("hub.toml")])
+      rig.hub = hub
+      try hub.line(with: "the disk is full, and nothing is stored")
+      // A reload does not end a hub that waits.
+      hub.send(SIGHUP)
+      try untilTrue("the state") {
+        guard let answer = rig.askHub("GET", "/readyz", token: nil), answer.status == 503 else { return false }
+        return try JSONValue(parsing: answer.body)["disk"]?.string == "full"
+      }
+      let refused = try #require(rig.askHub("GET", "/v1/messages"))
+      #expect(refused.status == 503)
+      #expect(String(decoding: refused.body, as: UTF8.self).contains("the hub's disk is full"))
+      unlink(filler)
+      try hub.line(with: "listening")
+      try say(rig, "hill", seq: 2, "after")
+    }
   }
 }

@@ -37,30 +37,15 @@ struct Serve: AsyncParsableCommand {
 
   func run() async throws {
     SpareMemory.limitArenas(to: Self.arenas)
-    let configuration: HubConfiguration
-    do {
-      configuration = try HubConfiguration(file: config)
-    } catch {
-      throw failure("\(error)", 78)  // EX_CONFIG
-    }
-    HubLog.level = configuration.logLevel
-    let server: HubServer
-    do {
-      server = try HubServer(configuration)
-    } catch let error as HubConfiguration.Failure {
-      throw failure("\(config): \(error)", 78)  // EX_CONFIG
-    } catch {
-      throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
-    }
+    signal(SIGHUP, SIG_IGN)
+    let notifier = ServiceNotifier()
+    defer { notifier.end() }
+    guard let (server, configuration) = try await start(notifier) else { return }
     let reloading = reloadOnHangUp(server, configuration)
-    let notifier = ServiceNotifier(server)
-    defer {
-      reloading.cancel()
-      notifier.end()
-    }
+    defer { reloading.cancel() }
     do {
       try await server.run { port in
-        notifier.isReady(port: port)
+        notifier.serves(server, port: port)
         HubLog.write(.notice, "listening on \(configuration.host) port \(port)")
       }
     } catch let error as HubDatabaseError {
@@ -70,9 +55,40 @@ struct Serve: AsyncParsableCommand {
     }
   }
 
+  /// Makes the server; while the disk has no room for that, it waits. `nil`: the hub was stopped meanwhile.
+  private func start(_ notifier: ServiceNotifier) async throws -> (HubServer, HubConfiguration)? {
+    while true {
+      // After a wait it is read again: a reload meanwhile counts.
+      let configuration: HubConfiguration
+      do {
+        configuration = try HubConfiguration(file: config)
+      } catch {
+        throw failure("\(error)", 78)  // EX_CONFIG
+      }
+      HubLog.level = configuration.logLevel
+      let wait: FullDiskStart
+      do {
+        return (try HubServer(configuration), configuration)
+      } catch let error as HubConfiguration.Failure {
+        throw failure("\(config): \(error)", 78)  // EX_CONFIG
+      } catch {
+        guard let fullDisk = FullDiskStart(configuration, after: error) else {
+          throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
+        }
+        wait = fullDisk
+      }
+      do {
+        guard try await wait.run({ notifier.waits($0) }) else { return nil }
+      } catch let error as HubDatabaseError {
+        throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
+      } catch {
+        throw failure("\(error)", 69)  // EX_UNAVAILABLE
+      }
+    }
+  }
+
   /// Reads tokens and the log's level again on SIGHUP, and logs which other changes need a restart.
   private func reloadOnHangUp(_ server: HubServer, _ started: HubConfiguration) -> any DispatchSourceSignal {
-    signal(SIGHUP, SIG_IGN)
     let source = DispatchSource.makeSignalSource(signal: SIGHUP, queue: .global())
     source.setEventHandler { [config] in
       do {
@@ -120,34 +136,47 @@ struct HubOptions: ParsableArguments {
 
 /// Notifies the service manager: readiness, and watchdog pings while its loops and links respond.
 final class ServiceNotifier: Sendable {
-  private let ports: AsyncStream<Int>.Continuation
+  private enum State: Sendable {
+    /// The hub is alive, and waits for this reason.
+    case waits(String)
+    case serves(HubServer, port: Int)
+  }
+
+  private let states: AsyncStream<State>.Continuation
   private let task: Task<Void, Never>
 
-  init(_ server: HubServer) {
-    let (stream, ports) = AsyncStream<Int>.makeStream()
-    self.ports = ports
+  init() {
+    let (stream, states) = AsyncStream<State>.makeStream(bufferingPolicy: .bufferingNewest(1))
+    self.states = states
     // Only the task below uses it.
     nonisolated(unsafe) let manager = ServiceManager.ofThisProcess()
     task = Task {
       guard let manager else { return }
-      for await port in stream { manager.ready("listening on port \(port)") }
-      guard let watchdog = manager.watchdog else { return }
-      while !Task.isCancelled {
-        await server.checkLoops()
-        manager.lives()
-        // `try?`: `end` cancels it.
-        try? await Task.sleep(for: watchdog / 3)
+      for await state in stream {
+        switch state {
+        case .waits(let reason):
+          // Ready, too: systemd would end a start that takes long.
+          manager.ready(reason)
+          manager.lives()
+        case .serves(let server, let port):
+          manager.ready("listening on port \(port)")
+          guard let watchdog = manager.watchdog else { return }
+          while !Task.isCancelled {
+            await server.checkLoops()
+            manager.lives()
+            // `try?`: `end` cancels it.
+            try? await Task.sleep(for: watchdog / 3)
+          }
+        }
       }
     }
   }
 
-  func isReady(port: Int) {
-    ports.yield(port)
-    ports.finish()
-  }
+  func waits(_ reason: String) { states.yield(.waits(reason)) }
+  func serves(_ server: HubServer, port: Int) { states.yield(.serves(server, port: port)) }
 
   func end() {
-    ports.finish()
+    states.finish()
     task.cancel()
   }
 }

@@ -79,8 +79,10 @@ public final class PublicationIngest: Sendable {
     (topics, commandTopics) = (settings.topics, settings.commandTopics)
     refused = RefusedFile(location: settings.refusedFile)
     // Otherwise the first publication that is refused would stop all gateways.
-    if let failure = refused.write([]) {
-      throw HubConfiguration.Failure(description: "consume.refused_file: \(settings.refusedFile): \(failure)")
+    if let code = refused.write([]) {
+      let failure = "\(settings.refusedFile): \(String(cString: strerror(code)))"
+      guard code != ENOSPC else { throw HubDatabaseError(kind: .unavailable, message: failure, cause: .fullDisk) }
+      throw HubConfiguration.Failure(description: "consume.refused_file: \(failure)")
     }
     (commandLog, log) = (ThrottledLog(HubLog.write), HubLog.write)
     newGateways = Mutex(NewGatewayLimit(perDay: settings.newGateways, most: settings.mostGateways))
@@ -282,25 +284,26 @@ final class RefusedFile: Sendable {
 
   private func keep(_ lines: [UInt8]) throws(HubDatabaseError) {
     let failure = lock.withLock { _ in write(lines) }
-    if let failure { throw HubDatabaseError(kind: .unavailable, message: "\(location): \(failure)") }
+    guard let code = failure else { return }
+    throw HubDatabaseError(kind: .unavailable, message: "\(location): \(String(cString: strerror(code)))")
   }
 
-  /// The error; `nil`: the lines are on disk.
-  fileprivate func write(_ lines: [UInt8]) -> String? {
+  /// The error's number; `nil`: the lines are on disk.
+  fileprivate func write(_ lines: [UInt8]) -> Int32? {
     var facts = stat()
     var isNew = stat(location, &facts) != 0
     if !isNew, Int(facts.st_size) + lines.count > bound {
-      guard rename(location, location + ".1") == 0 else { return String(cString: strerror(errno)) }
+      guard rename(location, location + ".1") == 0 else { return errno }
       isNew = true
     }
     let descriptor = open(location, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
-    guard descriptor >= 0 else { return String(cString: strerror(errno)) }
+    guard descriptor >= 0 else { return errno }
     defer { close(descriptor) }
     let isWritten = lines.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) } == lines.count
     guard isWritten, fsync(descriptor) == 0 else {
-      let reason = String(cString: strerror(errno))
+      let code = errno
       ftruncate(descriptor, isNew ? 0 : facts.st_size)
-      return reason
+      return code
     }
     if isNew { WholeFile.syncFolder(of: location) }
     return nil

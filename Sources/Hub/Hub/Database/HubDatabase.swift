@@ -31,6 +31,9 @@ public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConverti
 
   let cause: Cause?
 
+  /// The disk of the database has no room.
+  public var isDiskFull: Bool { cause == .fullDisk }
+
   /// A newer program has upgraded the tables.
   static var outdated: HubDatabaseError {
     HubDatabaseError(

@@ -182,15 +182,17 @@ final class FullDisk: Sendable {
 
   var isFull: Bool { lastFailure.withLock { $0 != nil } }
 
+  static func words(_ error: HubDatabaseError) -> String {
+    "the disk is full, and nothing is stored: make room. Gateways keep their events until then. (\(error))"
+  }
+
   /// A write has failed because there is no room.
   func note(_ error: HubDatabaseError) {
     let isNew = lastFailure.withLock { last in
       defer { last = .now }
       return last == nil
     }
-    guard isNew else { return }
-    HubLog.write(
-      .error, "the disk is full, and nothing is stored: make room. Gateways keep their events until then. (\(error))")
+    if isNew { HubLog.write(.error, Self.words(error)) }
   }
 
   /// If the disk was full, writes something small after a while.

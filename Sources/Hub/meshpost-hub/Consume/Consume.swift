@@ -32,13 +32,12 @@ struct Consume: AsyncParsableCommand {
     if isSecret, settings.brokers.contains(where: { !$0.tls && !HTTPEndpoint.isThisMachine($0.host) }) {
       HubLog.write(.warning, "consume: the password is sent over the network unencrypted: use mqtts://")
     }
-    let consumption: PublicationIngest
-    do {
-      consumption = try PublicationIngest(configuration, settings)
-    } catch let mistake as HubConfiguration.Failure {
-      throw failure("\(config): \(mistake)", 78)  // EX_CONFIG
-    } catch {
-      throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
+    // Only this task uses it, and then the loop.
+    nonisolated(unsafe) let manager = ServiceManager.ofThisProcess()
+    let consumption = try await consumption(configuration, settings) {
+      // Ready, too: systemd would end a start that takes long.
+      manager?.ready($0)
+      manager?.lives()
     }
     if settings.topics.contains(where: { !$0.namesGateways }) {
       HubLog.write(
@@ -49,7 +48,7 @@ struct Consume: AsyncParsableCommand {
     // On its own thread: the loop would block one of the few threads of all tasks.
     let end = await withCheckedContinuation { ended in
       DetachedThread.run {
-        ended.resume(returning: Self.consume(settings, consumption, stop))
+        ended.resume(returning: Self.consume(settings, consumption, stop, manager))
       }
     }
     for source in sources { source.cancel() }
@@ -57,6 +56,30 @@ struct Consume: AsyncParsableCommand {
       throw failure("\(configuration.location): \(end)", 74)  // EX_IOERR
     }
   }
+
+  /// Opens the database; while its disk has no room for that, it waits: the broker keeps what is published. `waits`: called before each pause.
+  private func consumption(
+    _ configuration: HubConfiguration, _ settings: ConsumeSettings, waits: (String) -> Void
+  ) async throws -> PublicationIngest {
+    var isTold = false
+    while true {
+      do {
+        return try PublicationIngest(configuration, settings)
+      } catch let mistake as HubConfiguration.Failure {
+        throw failure("\(config): \(mistake)", 78)  // EX_CONFIG
+      } catch let error as HubDatabaseError where error.isDiskFull {
+        if !isTold { HubLog.write(.error, "nothing is stored until the disk has room: \(error)") }
+        isTold = true
+        waits("waiting for room on the disk")
+      } catch {
+        throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
+      }
+      try await Task.sleep(for: Self.pause)
+    }
+  }
+
+  /// Between two attempts to open the database on a full disk.
+  private static let pause: Duration = .seconds(2)
 
   private static func source(_ number: Int32, _ stop: Wakeup<Int32>) -> any DispatchSourceSignal {
     signal(number, SIG_IGN)
@@ -68,11 +91,10 @@ struct Consume: AsyncParsableCommand {
 
   /// Returns `nil` after SIGTERM or SIGINT, and otherwise the reason why it cannot continue.
   private static func consume(
-    _ settings: ConsumeSettings, _ consumption: PublicationIngest, _ stop: Wakeup<Int32>
+    _ settings: ConsumeSettings, _ consumption: PublicationIngest, _ stop: Wakeup<Int32>, _ manager: ServiceManager?
   ) -> String? {
     signal(SIGPIPE, SIG_IGN)
     let loop = EventLoop()
-    let manager = ServiceManager.ofThisProcess()
     let consumer = BrokerConsumer(settings, consumption, on: loop) { manager?.status($0) }
     stop.attach(to: loop) { _ in
       manager?.stopping()

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+
+import HTTPTypes
+import Hummingbird
+import HummingbirdCore
+import ServiceLifecycle
+import Synchronization
+
+/// The start of a hub whose disk has no room for opening its database: until there is room it refuses all requests with the reason. So gateways keep
+/// their events and show why, and nobody has to start the hub again.
+public struct FullDiskStart: Sendable {
+  /// Between two attempts to open the database.
+  private static let pause: Duration = .seconds(2)
+
+  private let configuration: HubConfiguration
+  private let error: HubDatabaseError
+
+  /// `error`: that of the attempt to start. `nil`: it has another reason than a full disk.
+  public init?(_ configuration: HubConfiguration, after error: any Error) {
+    guard let error = error as? HubDatabaseError, error.isDiskFull else { return nil }
+    (self.configuration, self.error) = (configuration, error)
+  }
+
+  /// Returns once the database can be opened; `false`: after SIGTERM or SIGINT. `waits`: called before each attempt, with the reason.
+  public func run(_ waits: @escaping @Sendable (String) -> Void) async throws -> Bool {
+    HubLog.write(.error, FullDisk.words(error))
+    let room = ConnectionTable.room(
+      limit: OpenFiles.raiseLimit(), open: OpenFiles.count, wanted: configuration.maxConnections)
+    let connections = ConnectionTable(most: max(room, ConnectionTable.least), HubAccess([]), log: HubLog.write)
+    let reason = error.reason
+    let application = Application(
+      responder: CallbackResponder<HubContext> { request, _ in Self.answer(request, reason) },
+      server: HTTPServerBuilder { responder in
+        LinkUpgradeChannel(
+          responder: responder, maxMessage: TransferMemory.small, connections: connections, admit: { _ in .closed },
+          decide: { _ in nil }, serve: { _, _ in })
+      },
+      configuration: .init(
+        address: .hostname(configuration.host, port: configuration.port), availableConnectionsDelegate: connections),
+      logger: HubLog.logger("hub"))
+    let attempts = DatabaseAttempts(pause: Self.pause) { [configuration] in
+      waits(reason)
+      _ = try HubStore(location: configuration.location, password: configuration.password)
+    }
+    let group = ServiceGroup(
+      configuration: .init(
+        services: [
+          ServiceGroupConfiguration.ServiceConfiguration(service: application),
+          ServiceGroupConfiguration.ServiceConfiguration(
+            service: attempts, successTerminationBehavior: .gracefullyShutdownGroup),
+        ], gracefulShutdownSignals: [.sigterm, .sigint], logger: HubLog.logger("hub")))
+    do {
+      try await group.run()
+    } catch {
+      throw ListenFailure(error, host: configuration.host, port: configuration.port) ?? error
+    }
+    let hasRoom = try attempts.outcome.get()
+    if hasRoom { HubLog.write(.notice, "the disk has room again") }
+    return hasRoom
+  }
+
+  /// It serves nothing yet, so it is not ready, unlike a hub whose disk becomes full later.
+  static func answer(_ request: Request, _ reason: String) -> Response {
+    switch request.uri.path {
+    case "/healthz": HubAPI.json(["ok": true])
+    case "/readyz":
+      HubAPI.json(
+        ["ready": false, "reason": DatabaseProbe.Problem.starting.rawValue, "disk": "full"],
+        status: .serviceUnavailable)
+    default: HubAPI.refusal(.serviceUnavailable, reason, retryAfter: 10)
+    }
+  }
+}
+
+/// Attempts to open a database, until one does not fail for want of room.
+struct DatabaseAttempts: Service {
+  /// The result of the last attempt; `false`: there was none after which the hub can start.
+  final class Outcome: Sendable {
+    private let result = Mutex<Result<Bool, any Error>>(.success(false))
+
+    func set(_ new: Result<Bool, any Error>) { result.withLock { $0 = new } }
+    func get() throws -> Bool { try result.withLock { $0 }.get() }
+  }
+
+  let outcome = Outcome()
+  let pause: Duration
+  let open: @Sendable () throws -> Void
+
+  init(pause: Duration, _ open: @escaping @Sendable () throws -> Void) { (self.pause, self.open) = (pause, open) }
+
+  @concurrent func run() async throws {
+    while !Task.isShuttingDownGracefully {
+      do {
+        try open()
+        return outcome.set(.success(true))
+      } catch let error as HubDatabaseError where error.isDiskFull {
+        try await Task.sleep(for: pause)
+      } catch {
+        return outcome.set(.failure(error))
+      }
+    }
+  }
+}
