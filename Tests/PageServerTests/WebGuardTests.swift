@@ -176,6 +176,14 @@ import Timing
     #expect(values == ["1", "3", "x=y"])
   }
 
+  @Test func `of a stranger's many cookies few are taken for tokens`() {
+    let (token, others) = (WebSessions.token(), (0..<1000).map { "a=\($0)" })
+    let fields = [(others + ["a=\(token)"]).joined(separator: "; ")]
+    #expect(WebSessions.tokens(of: "a", in: fields) == [token], "another port or site may have set the others")
+    let many = (0..<200).map { _ in "a=\(WebSessions.token())" }.joined(separator: ";")
+    #expect(WebSessions.tokens(of: "a", in: [many, many]).count == 4)
+  }
+
   @Test func `tokens differ, and pages get no route with secrets`() {
     #expect(WebSessions.token() != WebSessions.token())
     #expect(WebSessions.token().utf8.count == 64)

@@ -179,7 +179,7 @@ public final class WebServer {
   }
 
   private func tokens(_ request: HTTPRequest) -> [String] {
-    WebSessions.values(of: cookie, in: request.headers.values(of: "Cookie"))
+    WebSessions.tokens(of: cookie, in: request.headers.values(of: "Cookie"))
   }
 
   private func session(_ request: HTTPRequest, from address: String) async -> HTTPResponse {

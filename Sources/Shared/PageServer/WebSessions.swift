@@ -66,7 +66,7 @@ public struct WebSessions {
   /// 256 random bits in hexadecimal digits.
   public static func token() -> String {
     let digits = Array("0123456789abcdef".utf8)
-    return String(decoding: (0..<64).map { _ in digits[Int.random(in: 0..<16)] }, as: UTF8.self)
+    return String(decoding: (0..<tokenBytes).map { _ in digits[Int.random(in: 0..<16)] }, as: UTF8.self)
   }
 
   /// The values of a cookie, from the fields `Cookie`. Another site of the domain, or another port of the machine,
@@ -78,6 +78,14 @@ public struct WebSessions {
       return String(parts[1])
     }
   }
+
+  /// The values of a cookie that may be tokens. Each costs a digest or a query, of strangers as well, so further ones are left out.
+  public static func tokens(of cookie: String, in fields: [String]) -> [String] {
+    Array(values(of: cookie, in: fields).lazy.filter { $0.utf8.count == Self.tokenBytes }.prefix(Self.mostTokens))
+  }
+
+  private static let tokenBytes = 64
+  private static let mostTokens = 4
 
   /// Whether both are equal, in a time that does not reveal where they differ.
   public static func isSame(_ one: String, _ other: String) -> Bool { digest(one) == digest(other) }

@@ -110,7 +110,7 @@ final class HubWeb: Sendable {
   }
 
   private func tokens(_ request: Request, _ name: String) -> [String] {
-    cookies(request, name).filter { $0.utf8.count == 64 }.prefix(4).map { $0 }
+    WebSessions.tokens(of: full(name), in: request.headers[values: .cookie])
   }
 
   /// `isLax`: browsers also send the cookie when another site links here.
