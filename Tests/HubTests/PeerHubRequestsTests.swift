@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
+import NIOCore
 import Synchronization
 import Testing
 
@@ -45,7 +46,15 @@ import Testing
       _ = await registry.open("half-open", { _ in true }, isSilent: { true }, close: {})
     }
     #expect(lines.withLock { $0 } == [])
-    for _ in 0..<20 { _ = await registry.open("g", { _ in true }, close: {}) }
+    let toldWhy = Mutex(0)
+    for _ in 0..<20 {
+      _ = await registry.open(
+        "g", { _ in true }, giveWay: { toldWhy.withLock { $0 += 1 } },
+        close: { Issue.record("closed without a reason") })
+    }
+    #expect(toldWhy.withLock { $0 } == 19, "each but the last gives way to the next")
+    let frame = LinkProtocol.replaced.data
+    #expect(frame.readableBytes <= 125 && String(buffer: frame).contains("this gateway's id"))
     #expect(lines.withLock { $0.count == 1 && $0[0].contains("gateway g: two gateways with this id") })
     #expect(await registry.takeContested() == ["g"], "the alert gets these gateways")
     #expect(await registry.takeContested().isEmpty)

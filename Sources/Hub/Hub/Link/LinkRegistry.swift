@@ -22,6 +22,8 @@ actor LinkRegistry {
     let send: Send
     let isSilent: @Sendable () -> Bool
     let close: @Sendable () -> Void
+    /// Closes the link, and tells the gateway that another link has its place.
+    let giveWay: @Sendable () -> Void
     /// Milliseconds since 1970.
     let since = HubClock.now
     let began = ContinuousClock.now
@@ -98,16 +100,17 @@ actor LinkRegistry {
   private var results: [Key: [Int: CheckedContinuation<Void, Never>]] = [:]
 
   /// Makes this the gateway's only link: an older one may be half-open. `isSilent`: the link is silent for too long, so the registry closes it.
+  /// `giveWay`: closes it in favour of a newer one, and says so; `nil`: as `close`.
   func open(
     _ gateway: String, _ send: @escaping Send, isSilent: @escaping @Sendable () -> Bool = { false },
-    holder: Holder? = nil, close: @escaping @Sendable () -> Void
+    holder: Holder? = nil, giveWay: (@Sendable () -> Void)? = nil, close: @escaping @Sendable () -> Void
   ) -> Int {
     let before = links[gateway]
-    before?.close()
+    before?.giveWay()
     listen(gateway, to: [])
     lastID += 1
     changes += 1
-    var link = Link(id: lastID, holder: holder, send: send, isSilent: isSilent, close: close)
+    var link = Link(id: lastID, holder: holder, send: send, isSilent: isSilent, close: close, giveWay: giveWay ?? close)
     if let before, ContinuousClock.now - before.began < Self.shortLife, !before.isSilent() {
       link.contested = before.contested + 1
     }

@@ -76,7 +76,12 @@ struct LinkSession: Sendable {
           { bytes in
             // `try?`: a closed link takes nothing.
             (try? await outbound.write(Self.text(bytes))) != nil
-          }, isSilent: { liveness.left <= 0 }, holder: holder(liveness, outbound), close: close)
+          }, isSilent: { liveness.left <= 0 }, holder: holder(liveness, outbound),
+          giveWay: {
+            // A half-open link does not take it: nothing waits for that.
+            channel.channel.writeAndFlush(LinkProtocol.replaced, promise: nil)
+            close()
+          }, close: close)
         do {
           var messages = LinkMessageAssembler(most: maxMessage, compression)
           var flow = PendingBatches(outbound)
@@ -88,7 +93,7 @@ struct LinkSession: Sendable {
           }
         } catch let failure as LinkMessageAssembler.Failure {
           // `try?`: a closed link takes nothing.
-          try? await outbound.write(Self.close(failure.code))
+          try? await outbound.write(LinkProtocol.close(failure.code))
         } catch {
         }
         await registry.ended(gateway, id)
@@ -111,12 +116,6 @@ struct LinkSession: Sendable {
 
   static func text(_ bytes: [UInt8]) -> WebSocketFrame {
     WebSocketFrame(fin: true, opcode: .text, data: ByteBuffer(bytes: bytes))
-  }
-
-  private static func close(_ code: WebSocketErrorCode) -> WebSocketFrame {
-    var data = ByteBuffer()
-    data.write(webSocketErrorCode: code)
-    return WebSocketFrame(fin: true, opcode: .connectionClose, data: data)
   }
 
   /// Handles a message; `false`: the link ends.

@@ -147,6 +147,21 @@ enum LinkProtocol {
       serverBits: LinkCompressor.windowBits)
   }
 
+  /// Ends a link. `reason`: the gateway shows it; it has at most 123 bytes (RFC 6455 § 5.5).
+  static func close(_ code: WebSocketErrorCode, _ reason: String = "") -> WebSocketFrame {
+    var data = ByteBuffer()
+    data.write(webSocketErrorCode: code)
+    data.writeString(reason)
+    return WebSocketFrame(fin: true, opcode: .connectionClose, data: data)
+  }
+
+  /// Ends a link whose place a newer one has taken.
+  static var replaced: WebSocketFrame {
+    close(
+      WebSocketErrorCode(codeNumber: 4409),
+      "a newer link with this gateway's id has taken this one's place: is the id on two machines?")
+  }
+
   struct AuthorizedGateway: Sendable {
     let gateway: String
     let grant: HubAccess.Grant
