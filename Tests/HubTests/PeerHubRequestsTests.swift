@@ -60,6 +60,23 @@ import Testing
     #expect(await registry.takeContested().isEmpty)
   }
 
+  @Test func `at its end a registry ends the tasks that it began`() async {
+    let registry = LinkRegistry()
+    let began = Mutex(0)
+    _ = await registry.open("g", { _ in true }, close: {})
+    registry.tasks.begin {
+      began.withLock { $0 += 1 }
+      // `try?`: the end cancels it.
+      try? await Task.sleep(for: .seconds(3600))
+    }
+    #expect(registry.tasks.count == 2, "one closes silent links")
+    await registry.tasks.end()
+    #expect(registry.tasks.count == 0)
+    registry.tasks.begin { began.withLock { $0 += 1 } }
+    #expect(registry.tasks.count == 0, "none begins after the end")
+    #expect(began.withLock { $0 } == 1)
+  }
+
   @Test func `two gateways that send with one id over HTTP are reported, and new epochs of one are not`() async {
     let lines = Mutex<[String]>([])
     let registry = LinkRegistry { _, text in lines.withLock { $0.append(text) } }

@@ -15,6 +15,7 @@ public struct HubServer: Sendable {
   private let configuration: HubConfiguration
   private let access: HubAccess
   private let tokens: Tokens
+  private let tasks = KeptTasks()
   let api: HubAPI
 
   public init(_ configuration: HubConfiguration) throws {
@@ -96,7 +97,7 @@ public struct HubServer: Sendable {
   public func reload(_ configuration: HubConfiguration) {
     tokens.reload(configuration)
     tokens.apply(to: access, api.connections)
-    Task { [access, api] in
+    tasks.begin { [access, api] in
       do {
         access.load(try await api.stores.lookups.tokenBindings())
         api.connections.close { access.allows($0) }
@@ -122,8 +123,8 @@ public struct HubServer: Sendable {
       // The hub reads each binding again when its gateway connects.
       HubLog.debug("tokens' gateways: \(error.message)")
     }
-    await api.stores.listen { change in
-      Task {
+    await api.stores.listen { [tasks] change in
+      tasks.begin {
         await registry.received(change)
         await live.received(change)
       }
@@ -184,7 +185,9 @@ public struct HubServer: Sendable {
     linkList.cancel()
     // A hub that stops does not wait for an unavailable database.
     let problem = api.stores.probe.problem()
-    if problem == nil || problem == .lost {
+    let waits = problem == nil || problem == .lost
+    for kept in [tasks, registry.tasks, live.tasks] { await kept.end(waits: waits) }
+    if waits {
       await uses?.value
       await linkList.value
       await api.stores.copyLog(atEnd: true)
@@ -201,12 +204,12 @@ extension HubServer {
   /// Forwards changes by other hubs on the same database to the gateways that are linked here.
   private func listenToOtherHubs() -> PostgresListener? {
     guard HubStore.isServer(configuration.location) else { return nil }
-    let (registry, stores, peerHubs, live) = (api.registry, api.stores, api.peerHubs, api.live)
+    let (registry, stores, peerHubs, live, tasks) = (api.registry, api.stores, api.peerHubs, api.live, tasks)
     return PostgresListener(
       address: configuration.location, password: configuration.password,
-      onConnect: { Task { await registry.notifyAll(from: stores.lookups) } },
+      onConnect: { tasks.begin { await registry.notifyAll(from: stores.lookups) } },
       onChange: { change in
-        Task {
+        tasks.begin {
           if change.bucket.begins(with: PeerHubRequests.bucketPrefix) {
             await peerHubs?.received(change)
           } else {

@@ -96,6 +96,7 @@ actor LinkRegistry {
   private var listeners: [String: Set<String>] = [:]
   private var lastID = 0
   private var isWatching = false
+  let tasks = KeptTasks()
   private var requests: [Key: Request] = [:]
   private var results: [Key: [Int: CheckedContinuation<Void, Never>]] = [:]
 
@@ -118,7 +119,7 @@ actor LinkRegistry {
     if link.contested >= Self.mostContests { contest(gateway, "take the link from each other") }
     if !isWatching {
       isWatching = true
-      Task { await watch() }
+      tasks.begin { [self] in await watch() }
     }
     return lastID
   }
@@ -175,9 +176,8 @@ actor LinkRegistry {
 
   /// Closes silent links, in one task for all: a task for each would be an eighth of the memory of an idle link. It ends with the last link.
   private func watch() async {
-    while !links.isEmpty {
-      // `try?`: nobody cancels it.
-      try? await Task.sleep(for: Self.round)
+    // `try?`: it is cancelled while it sleeps.
+    while !links.isEmpty, (try? await Task.sleep(for: Self.round)) != nil {
       for link in links.values where link.isSilent() { link.close() }
     }
     isWatching = false
@@ -257,12 +257,12 @@ actor LinkRegistry {
     guard let link = links[gateway], !link.isNotifying, !link.pending.isEmpty else { return }
     links[gateway]?.isNotifying = true
     links[gateway]?.pending = [:]
-    Task {
-      for (bucket, seq) in link.pending {
+    tasks.begin { [self, id = link.id, pending = link.pending, send = link.send] in
+      for (bucket, seq) in pending {
         let message = JSONWriter.object(["type": "has_new", "bucket": bucket, "seq": seq])
-        guard await link.send(message) else { break }
+        guard await send(message) else { break }
       }
-      self.notified(gateway, link.id)
+      await notified(gateway, id)
     }
   }
 
@@ -292,8 +292,8 @@ actor LinkRegistry {
     defer { timer.cancel() }
     return try await withCheckedThrowingContinuation { continuation in
       requests[key, default: Request(message: message)].waiting[number] = continuation
-      Task {
-        if await !link.send(message) { self.giveUp(key, number) }
+      tasks.begin { [self, send = link.send] in
+        if await !send(message) { await giveUp(key, number) }
       }
     }
   }
@@ -323,8 +323,8 @@ actor LinkRegistry {
     }
     await withCheckedContinuation { continuation in
       results[key, default: [:]][number] = continuation
-      Task {
-        if await isOver() { self.stopWaiting(key, number) }
+      tasks.begin { [self] in
+        if await isOver() { await stopWaiting(key, number) }
       }
     }
     timer.cancel()

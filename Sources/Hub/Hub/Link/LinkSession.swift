@@ -76,7 +76,7 @@ struct LinkSession: Sendable {
           { bytes in
             // `try?`: a closed link takes nothing.
             (try? await outbound.write(Self.text(bytes))) != nil
-          }, isSilent: { liveness.left <= 0 }, holder: holder(liveness, outbound),
+          }, isSilent: { liveness.left <= 0 }, holder: holder(liveness, channel.channel),
           giveWay: {
             // A half-open link does not take it: nothing waits for that.
             channel.channel.writeAndFlush(LinkProtocol.replaced, promise: nil)
@@ -103,14 +103,13 @@ struct LinkSession: Sendable {
     }
   }
 
-  private func holder(
-    _ liveness: Liveness, _ outbound: NIOAsyncChannelOutboundWriter<WebSocketFrame>
-  ) -> LinkRegistry.Holder? {
+  private func holder(_ liveness: Liveness, _ channel: any Channel) -> LinkRegistry.Holder? {
     origin.map { origin in
       LinkRegistry.Holder(
         origin: origin, heard: { liveness.state.withLock { $0.heard } },
-        // `try?`: a closed link answers nothing.
-        ping: { Task { try? await outbound.write(WebSocketFrame(fin: true, opcode: .ping, data: ByteBuffer())) } })
+        ping: {
+          channel.writeAndFlush(WebSocketFrame(fin: true, opcode: .ping, data: ByteBuffer()), promise: nil)
+        })
     }
   }
 

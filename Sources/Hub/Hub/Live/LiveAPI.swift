@@ -64,7 +64,7 @@ private actor LiveReader {
     (self.holder, self.wanted, self.arrived) = (holder, wanted, arrived)
   }
 
-  deinit { Task { [live, id] in await live.leave(id) } }
+  deinit { live.tasks.begin { [live, id] in await live.leave(id) } }
 
   /// `nil`: the end.
   func next() async throws -> [UInt8]? {
@@ -120,7 +120,7 @@ private actor LiveReader {
       let found = await withTaskCancellationOrGracefulShutdownHandler {
         await live.next(place, most: Self.piece)
       } onCancelOrGracefulShutdown: {
-        Task { await live.leave(id) }
+        live.tasks.begin { await live.leave(id) }
       }
       guard let found else { return nil }
       reader = found.reader

@@ -58,6 +58,7 @@ actor LiveFeed {
   private var seenAt = ContinuousClock.now
   private var hasChanges = false
   private var sleeper: Task<Void, Never>?
+  let tasks = KeptTasks()
   private var announced = AnnouncedChanges()
   /// The earliest time of commands that could not be read yet.
   private var commandsSince: Int64?
@@ -184,11 +185,11 @@ actor LiveFeed {
       isRunning = false
       throw error
     }
-    Task { await run() }
+    tasks.begin { [self] in await run() }
   }
 
   private func run() async {
-    while !readers.isEmpty {
+    while !readers.isEmpty, !Task.isCancelled {
       await poll()
       wakeReaders()
       let pause = Task<Void, Never> { [hasChanges] in

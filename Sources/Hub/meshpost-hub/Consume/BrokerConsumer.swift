@@ -51,6 +51,8 @@ final class BrokerConsumer {
   /// Resumed when a round is stored.
   private let stored = Waiter()
   private var isStoring = false
+  /// The round that is being stored, on other threads. One that outlives this consumer is stored, and comes again.
+  private var keeping: Task<Void, Never>?
   private var isOverfull = false
   private var hadSession = false
   private var isClosed = false
@@ -246,7 +248,7 @@ final class BrokerConsumer {
 
   /// Stores on other threads: the loop continues with pings.
   private func keep(_ publications: [Publication]) {
-    Task { [consumption, outcomes] in
+    keeping = Task { [consumption, outcomes] in
       do {
         outcomes.send(.kept(try await consumption.keep(publications)))
       } catch let error as HubDatabaseError where error.kind == .outdated {
