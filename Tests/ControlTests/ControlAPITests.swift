@@ -209,6 +209,25 @@ import Transport
     }
   }
 
+  @Test func `the newest reading of each node is answered, however many another node has`() throws {
+    let fixture = try Fixture()
+    let (quiet, busy) = (String(repeating: "5a", count: 32), String(repeating: "5b", count: 32))
+    let keys = [try #require(PublicKey(hex: quiet)), try #require(PublicKey(hex: busy))]
+    fixture.store.post("a test") { store throws(SQLiteError) in
+      for number in 1...1500 {
+        try store.keepReading(
+          of: keys[number < 3 ? 0 : 1], kind: number == 1 ? .nodeStatus : .telemetry,
+          body: Array(#"{"n":\#(number)}"#.utf8), at: Moment(milliseconds: 1, trusted: false), isJournaled: false)
+      }
+    }
+    try fixture.store.commitNow()
+    let answer = try fixture.answer("GET /v1/readings?newest=1", until: #"{"n":1500}"#)
+    #expect(answer.contains(#"{"n":1}"#) && answer.contains(#"{"n":2}"#), "the pages show its battery")
+    #expect(!answer.contains(#"{"n":3}"#) && !answer.contains(#"{"n":1499}"#))
+    let one = try fixture.answer("GET /v1/readings?newest=1&kind=telemetry&limit=9", until: #"{"n":1500}"#)
+    #expect(one.contains(#"{"n":2}"#) && !one.contains(#"{"n":1}"#))
+  }
+
   @Test func `a client that follows the events gets new ones`() throws {
     let fixture = try Fixture()
     let client = try fixture.client("GET /v1/events?follow=1&limit=0")

@@ -20,7 +20,7 @@ class Nodes extends ServedStore {
   need() { return this.isLoaded ? Promise.resolve() : this.load(); }
 
   async read() {
-    const [found, readings] = await Promise.all([allRows("/v1/contacts"), allRows("/v1/readings?limit=1000")]);
+    const [found, readings] = await Promise.all([allRows("/v1/contacts"), allRows("/v1/readings?newest=1")]);
     this.#all = new Map(found.map((node) => [node.key, node]));
     for (const { at, kind, body } of readings) this.#battery(kind, at, body);
   }

@@ -51,7 +51,7 @@ extension Route {
     case .conversations: [.text("radio")]
     case .live: [.whole("after")]
     case .contacts: [.flag("on_radio"), .whole("heard"), .text("radio")]
-    case .readings: [.text("node"), .text("kind"), .whole("limit"), .text("radio")]
+    case .readings: [.text("node"), .text("kind"), .whole("limit"), .flag("newest"), .text("radio")]
     case .journal, .events: [.whole("limit"), .whole("after"), .flag("follow")]
     case .resolve: [.required("name")]
     case .outgoing: [.whole("limit"), .text("id"), .flag("follow"), .flag("upstreams"), .flag("ways"), .text("radio")]

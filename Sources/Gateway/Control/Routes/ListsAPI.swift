@@ -16,17 +16,20 @@ struct ListsAPI {
 
   init(_ dependencies: ControlAPI.Dependencies) { store = dependencies.store }
 
-  /// Readings of nodes, the newest `limit`.
+  /// Readings of nodes, the newest `limit`; with `newest` those that none of the same node and kind has followed.
   func readings(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     let node = try request.query["node"].map { try Addressing(store).contact($0).contact.key }
-    let limit = Int(min(max(ControlAPI.number(request, "limit") ?? 100, 1), Store.maxReadings))
+    let isNewest = request.query["newest"] == "1"
+    let wanted = ControlAPI.number(request, "limit") ?? (isNewest ? Store.maxReadings : 100)
+    let limit = Int(min(max(wanted, 1), Store.maxReadings))
     let radio = try RadiosAPI.wanted(request, store)
     var (after, left): (Int64, Int) = (0, limit)
     return try await reply.rows {
       var (lines, count): ([UInt8], Int) = ([], 0)
       let page = min(left, Self.readingsAtOnce)
       try store.eachReading(
-        of: node, kind: request.query["kind"], byRadio: radio, limit: limit, after: after, page: page
+        of: node, kind: request.query["kind"], byRadio: radio, isNewest: isNewest, limit: limit, after: after,
+        page: page
       ) { id, at, kind, body in
         lines += ControlAPI.line { json in
           json.field(Shape.Reading().at, at)

@@ -23,20 +23,21 @@ extension Store {
   }
 
   /// Readings of a node (or all) and of a kind (or all) received by this radio (or any), oldest first: of the newest `limit`, the first `page` with a
-  /// greater id than `after`.
+  /// greater id than `after`. `isNewest`: only the newest of each node and kind; as all readings are few, it looks through them.
   public func eachReading(
-    of key: PublicKey?, kind: String? = nil, byRadio radio: Int64? = nil, limit: Int, after: Int64 = 0,
-    page: Int = .max, _ row: (_ id: Int64, _ at: Int64, _ kind: String, _ body: [UInt8]) -> Void
+    of key: PublicKey?, kind: String? = nil, byRadio radio: Int64? = nil, isNewest: Bool = false, limit: Int,
+    after: Int64 = 0, page: Int = .max, _ row: (_ id: Int64, _ at: Int64, _ kind: String, _ body: [UInt8]) -> Void
   ) throws(StoreError) {
     try every(
       """
       SELECT id, at, kind, body FROM (SELECT id, at, kind, body FROM readings WHERE (?1 IS NULL OR node = ?1)
         AND (?3 IS NULL OR radio = ?3) AND (?4 IS NULL OR kind = ?4)
+        AND (?7 = 0 OR id IN (SELECT max(id) FROM readings WHERE ?3 IS NULL OR radio = ?3 GROUP BY node, kind))
         ORDER BY id DESC LIMIT ?2) WHERE id > ?5 ORDER BY id LIMIT ?6
       """,
       [
         .optional(key?.bytes), .integer(Int64(clamping: limit)), .optional(radio), .optional(kind), .integer(after),
-        .integer(Int64(clamping: page)),
+        .integer(Int64(clamping: page)), .integer(isNewest ? 1 : 0),
       ]
     ) { statement in
       row(statement.integer(0), statement.integer(1), statement.text(2), statement.blob(3))
