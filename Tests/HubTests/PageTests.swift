@@ -149,6 +149,25 @@ import Testing
     #expect(await limiter.admit("j", bytes: 1, now: start) == 86_656)
   }
 
+  @Test func `a gateway that is over its limit stays so, however many others come`() async {
+    let start = ContinuousClock.now
+    let limiter = RateLimiter(perSecond: 0, bytesPerDay: 86_400, now: start)
+    #expect(await limiter.admit("g", events: 1, bytes: 86_400, now: start) == nil)
+    // Each of these is as a new one again before the next comes.
+    for number in 0..<25_000 {
+      _ = await limiter.admit("h\(number)", bytes: 0, now: start + .seconds(1 + number / 10))
+    }
+    #expect(await limiter.admit("g", events: 1, bytes: 86_400, now: start + .seconds(2500)) != nil)
+
+    var kept = KeptForGateways<Int>(most: 8)
+    for number in 0..<100 {
+      kept.keep(1, of: "busy") { $0 == 0 }
+      kept.keep(number.isMultiple(of: 2) ? 0 : 1, of: "\(number)") { $0 == 0 }
+      #expect(kept.count <= 8)
+    }
+    #expect(kept["busy"] == 1 && kept["99"] == 1, "those that were used last")
+  }
+
   @Test func `all messages of a gateway on its link count, and a state beyond the limit is not stored`() async throws {
     let text = String(repeating: "x", count: 400)
     for other in [#"{"type":"state","name":"b","body":{"b":"\#(text)"}}"#, #"{"type":"response","id":"\#(text)"}"#] {

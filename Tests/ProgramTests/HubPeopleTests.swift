@@ -225,12 +225,16 @@ extension WholeProgramTests {
       #expect(hub.browser.ask("GET", "/pages/..%2f..%2fPackage.swift")?.status == 404)
       #expect(hub.browser.ask("GET", "/v1/nonsense")?.status == 404)
       #expect(hub.browser.ask("GET", "/healthz")?.status == 200)
-      let socket = try LoopbackPort.connect(hub.browser.port)
-      defer { close(socket) }
-      _ = "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n".withCString { write(socket, $0, strlen($0)) }
-      var answer = [UInt8](repeating: 0, count: 32)
-      let count = read(socket, &answer, answer.count)
-      #expect(String(decoding: answer.prefix(max(0, count)), as: UTF8.self).contains(" 403 "))
+      for (head, status) in [
+        ("GET / HTTP/1.1\r\nHost: evil.example", 403), ("GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b", 400),
+      ] {
+        let socket = try LoopbackPort.connect(hub.browser.port)
+        defer { close(socket) }
+        _ = "\(head)\r\n\r\n".withCString { write(socket, $0, strlen($0)) }
+        var answer = [UInt8](repeating: 0, count: 32)
+        let count = read(socket, &answer, answer.count)
+        #expect(String(decoding: answer.prefix(max(0, count)), as: UTF8.self).contains(" \(status) "), "\(head)")
+      }
     }
 
     @Test(arguments: ["SQLite", "PostgreSQL"]) func `the pages show the fleet, its messages and live changes`(

@@ -93,22 +93,52 @@ final class TransferMemory: Sendable {
   }
 }
 
+/// What is kept in memory of each gateway, for a bounded number of them. Those that may be forgotten are so first, since a forgotten one begins anew;
+/// then those that were not used for longest.
+struct KeptForGateways<Value: Sendable>: Sendable {
+  private let most: Int
+  private var values: [String: (value: Value, use: Int64)] = [:]
+  private var uses: Int64 = 0
+
+  init(most: Int = 10_000) { self.most = most }
+
+  var count: Int { values.count }
+
+  subscript(gateway: String) -> Value? { values[gateway]?.value }
+
+  /// Keeps the value. `isNew`: whether one is as one that is not kept.
+  mutating func keep(_ value: Value, of gateway: String, isNew: (Value) -> Bool) {
+    uses += 1
+    if values.count >= most, values[gateway] == nil { makeRoom(isNew) }
+    values[gateway] = (value, uses)
+  }
+
+  /// Room for a quarter, so that it is not made for each gateway.
+  private mutating func makeRoom(_ isNew: (Value) -> Bool) {
+    values = values.filter { !isNew($0.value.value) }
+    let left = most - most / 4
+    guard values.count > left else { return }
+    let oldest = values.values.map(\.use).sorted()[values.count - left]
+    values = values.filter { $0.value.use >= oldest }
+  }
+}
+
 /// Limits how often each gateway may do something.
 final class GatewayQuotas: Sendable {
-  /// Most gateways with a quota in memory. A forgotten gateway begins with a full quota.
-  private static let maxKept = 10_000
-
   private let fullQuota: Ration
   private let began = ContinuousClock.now
-  private let quotas = Mutex([String: Ration]())
+  private let quotas = Mutex(KeptForGateways<Ration>())
 
   init(_ fullQuota: Ration) { self.fullQuota = fullQuota }
 
   /// Takes one from the gateway's quota. `false`: the quota is used up.
   func take(_ gateway: String, now: ContinuousClock.Instant = .now) -> Bool {
-    quotas.withLock { quotas in
-      if quotas.count >= Self.maxKept, quotas[gateway] == nil { quotas.removeAll() }
-      return quotas[gateway, default: fullQuota].take(at: MonotonicTime(since: began, now: now))
+    let at = MonotonicTime(since: began, now: now)
+    return quotas.withLock { quotas in
+      var quota = quotas[gateway] ?? fullQuota
+      let isTaken = quota.take(at: at)
+      quotas.keep(quota, of: gateway) { $0.isFull(at: at) }
+      return isTaken
     }
   }
 }
@@ -116,8 +146,6 @@ final class GatewayQuotas: Sendable {
 /// Limits a gateway's events a second, with bursts of a second's worth, and bytes a day, with bursts of a day's worth.
 actor RateLimiter {
   static let message = "too many events or bytes"
-  /// Most gateways with allowances in memory. A forgotten gateway begins with full allowances.
-  private static let maxKept = 10_000
 
   private struct Allowance {
     let perSecond: Double
@@ -130,6 +158,8 @@ actor RateLimiter {
       at = now
     }
 
+    func isFull(_ now: ContinuousClock.Instant) -> Bool { level + (now - at).inSeconds * perSecond >= most }
+
     /// A request larger than the whole bucket passes when the bucket is full, and leaves a debt.
     func wait(for amount: Double) -> Int? {
       let wanted = min(amount, most)
@@ -138,7 +168,7 @@ actor RateLimiter {
   }
 
   private let fullAllowances: [Allowance?]
-  private var allowances: [String: [Allowance?]] = [:]
+  private var kept = KeptForGateways<[Allowance?]>()
 
   /// 0: no limit.
   init(perSecond: Int, bytesPerDay: Int64 = 0, now: ContinuousClock.Instant = .now) {
@@ -153,7 +183,7 @@ actor RateLimiter {
   func count(_ gateway: String, bytes: Int, now: ContinuousClock.Instant = .now) {
     var own = allowances(of: gateway, now)
     if let allowance = own[1] { own[1]?.level = max(allowance.level - Double(bytes), -allowance.most) }
-    allowances[gateway] = own
+    keep(own, of: gateway, now)
   }
 
   /// `nil`: admitted; otherwise the seconds until a retry. Without `events` only bytes count.
@@ -163,16 +193,19 @@ actor RateLimiter {
     let amounts = [events.map { Double($0) }, Double(max(bytes, 256))]
     let waits = zip(own, amounts).compactMap { allowance, amount in amount.flatMap { allowance?.wait(for: $0) } }
     if waits.isEmpty { for (index, amount) in amounts.enumerated() { own[index]?.level -= amount ?? 0 } }
-    allowances[gateway] = own
+    keep(own, of: gateway, now)
     return waits.max()
   }
 
   private func allowances(of gateway: String, _ now: ContinuousClock.Instant) -> [Allowance?] {
-    if allowances.count >= Self.maxKept, allowances[gateway] == nil { allowances.removeAll() }
     var own =
-      allowances[gateway]
+      kept[gateway]
       ?? fullAllowances.map { $0.map { Allowance(perSecond: $0.perSecond, most: $0.most, level: $0.most, at: now) } }
     for index in own.indices { own[index]?.refill(now) }
     return own
+  }
+
+  private func keep(_ own: [Allowance?], of gateway: String, _ now: ContinuousClock.Instant) {
+    kept.keep(own, of: gateway) { $0.allSatisfy { $0?.isFull(now) ?? true } }
   }
 }

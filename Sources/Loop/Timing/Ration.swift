@@ -30,6 +30,13 @@ public struct Ration: Sendable, Equatable {
     return left > 0
   }
 
+  /// Whether all tokens are there.
+  public func isFull(at now: MonotonicTime) -> Bool {
+    var then = self
+    _ = then.hasOne(at: now)
+    return then.left >= most
+  }
+
   /// Takes a token. False: there is none.
   public mutating func take(at now: MonotonicTime) -> Bool {
     guard hasOne(at: now) else { return false }

@@ -66,6 +66,7 @@ struct HubAPI: Sendable {
   func router() -> Router<HubContext> {
     let router = Router(context: HubContext.self)
     router.add(middleware: NotFoundMiddleware())
+    router.add(middleware: HostMiddleware())
     router.get("/healthz") { _, _ in Self.json(["ok": true]) }
     router.get("/readyz") { _, _ in ready() }
     router.get("/metrics") { request, context in try await answer(request, context, .measure, metrics) }
@@ -359,6 +360,19 @@ struct HubContext: RequestContext {
   init(source: ApplicationRequestContextSource) {
     coreContext = CoreRequestContextStorage(source: source)
     channel = source.channel
+  }
+}
+
+/// Refuses requests with several `Host`: two readers of them may go by different ones (RFC 9112 § 3.2). The first is the authority already. Probes with
+/// HTTP/1.0 have none, and need none; the pages do.
+private struct HostMiddleware: RouterMiddleware {
+  private static let host = HTTPField.Name("Host")!
+
+  @concurrent func handle(
+    _ request: Request, context: HubContext, next: @concurrent (Request, HubContext) async throws -> Response
+  ) async throws -> Response {
+    guard request.headers[Self.host] == nil else { return HubAPI.refusal(.badRequest, "a request has one Host") }
+    return try await next(request, context)
   }
 }
 

@@ -196,7 +196,7 @@ enum LinkProtocol {
 
   /// Whether the headers that RFC 6455 requires are there; NIO closes a connection without them.
   static func isHandshake(_ head: HTTPRequestHead) -> Bool {
-    head.method == .GET && head.headers["Sec-WebSocket-Key"].count == 1
+    head.method == .GET && head.headers["Host"].count == 1 && head.headers["Sec-WebSocket-Key"].count == 1
       && head.headers["Sec-WebSocket-Version"] == ["13"]
       && head.headers[canonicalForm: "Upgrade"].contains { $0.lowercased() == "websocket" }
       && head.headers[canonicalForm: "Connection"].contains { $0.lowercased() == "upgrade" }
