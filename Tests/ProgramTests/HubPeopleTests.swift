@@ -108,6 +108,8 @@ extension WholeProgramTests {
       let deeds = try Self.json(ana.ask("GET", "/v1/audit"))["audit"]?.array ?? []
       #expect(deeds.first?["what"]?.string == "command" && deeds.first?["who"]?.string == "vera")
       #expect(deeds.contains { $0["way"]?.string == "command_line" && $0["detail"]?["name"]?.string == "ana" })
+      let changes = deeds.filter { $0["detail"]?["name"]?.string == "vera" }.map { $0["detail"]?["added"] != nil }
+      #expect(changes == [false, true], "added at the machine, then changed in the pages: \(deeds)")
       #expect(!"\(deeds)".contains("horse") && !"\(deeds)".contains("scrypt"))
       let tokens = try Self.json(ana.ask("GET", "/v1/tokens"))["tokens"]?.array ?? []
       #expect(tokens.first?["access"]?.string == "all")

@@ -109,8 +109,11 @@ struct People: AsyncParsableCommand {
     let refusal = try await hub.store(hub.configuration(), writes: true) { store in
       let refusal = try await store.setPerson(name, role: role, hash: words, mustBeNew: mustBeNew, at: HubClock.now)
       if refusal == nil {
-        let detail = ["role": role?.rawValue, "password": words == nil ? nil : "changed"].compactMapValues { $0 }
-        try await note(store, name, detail)
+        let detail = [
+          "added": mustBeNew ? "true" : nil, "role": role?.rawValue,
+          "password": words == nil || mustBeNew ? nil : "changed",
+        ]
+        try await note(store, name, detail.compactMapValues { $0 })
       }
       return refusal
     }

@@ -149,7 +149,7 @@ extension HubStore {
     try database.number("SELECT count(*) FROM people WHERE role = 'administer' AND name <> ?1", name) == 0
   }
 
-  private func person(_ name: String) throws(HubDatabaseError) -> HubPerson? {
+  func person(_ name: String) throws(HubDatabaseError) -> HubPerson? {
     try database.first("SELECT \(Self.columns) FROM people p WHERE name = ?1", name, read: Self.person)
   }
 

@@ -102,12 +102,16 @@ extension HubAPI {
       hash = await web?.hash(password)
       guard hash != nil else { return Self.refusal(.serviceUnavailable, "not enough memory", retryAfter: 10) }
     }
+    let isNew = try await stores.writer.person(name) == nil
     if let refusal = try await stores.writer.setPerson(name, role: role, hash: hash, at: HubClock.now) {
       return Self.refusal(refusal)
     }
     try await note(
       "person", call,
-      ["name": name, "role": role?.rawValue, "password": hash != nil ? "changed" : nil])
+      [
+        "name": name, "added": isNew ? true : nil, "role": role?.rawValue,
+        "password": hash != nil && !isNew ? "changed" : nil,
+      ])
     return Self.json(["ok": true])
   }
 
