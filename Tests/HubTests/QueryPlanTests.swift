@@ -63,7 +63,7 @@ import Testing
     _ = try await store.nodes(after: "", limit: 10, words: nil)
     _ = try await store.nodes(after: "k", limit: 10, words: words)
     _ = try await store.channels()
-    _ = try await store.coverage(after: ("", ""), since: 0, limit: 10, gateways: [])
+    _ = try await store.coverage(after: ("", ""), since: 0, limit: 10)
     _ = try await store.allCommands(before: nil, limit: 10)
     _ = try await store.allCommands(before: (9, "g", "c1"), limit: 10)
     _ = try await store.commands(of: "g", limit: 10)

@@ -281,6 +281,10 @@ extension WholeProgramTests {
       while true {
         let page = try site.page("/v1/coverage?limit=1&after=\(after)")
         links += page["links"]?.array ?? []
+        let known = (page["gateways"]?.array ?? []).compactMap { $0["gateway"]?.string }
+        // The first page has all gateways of a small fleet, the others those of their links.
+        let hearing = (page["links"]?.array ?? []).compactMap { $0["gateway"]?.string }
+        #expect(known == (after.isEmpty ? ["hill", "valley"] : hearing))
         guard let next = page["next"]?.string else { break }
         after = next
       }

@@ -131,7 +131,7 @@ export class View {
       let [count, after] = [0, undefined];
       do {
         const page = await ask(query("/v1/coverage", { after, limit: 1000, since }));
-        for (const one of page.gateways ?? []) gateways.set(one.gateway, { ...one, heard: [] });
+        for (const one of page.gateways ?? []) if (!gateways.has(one.gateway)) gateways.set(one.gateway, { ...one, heard: [] });
         for (const link of page.links) {
           if (!gateways.has(link.gateway)) gateways.set(link.gateway, { gateway: link.gateway, name: link.gateway, heard: [] });
           gateways.get(link.gateway).heard.push(link);
@@ -456,6 +456,7 @@ export class View {
           make("a", { href: `/coverage/${encodeURIComponent(gateway ? link.node : link.gateway)}${location.search}` }, named(gateway ? seen(this.#nodes.get(link.node)?.name) || link.node.slice(0, 12) : gatewayName(link.gateway))),
           make("span", { class: "quiet small" }, howHeard(link), " ", when(link.at))))),
         links.length > MOST_LISTED ? make("p", { class: "quiet small", text: t("seen.more", { count: links.length - MOST_LISTED }) }) : null,
+        links.length > MOST_DRAWN ? make("p", { class: "quiet small", text: t("coverage.undrawn", { count: links.length - MOST_DRAWN }) }) : null,
       ]);
     this.#shell.showDetails(content, () => this.#shut());
   }

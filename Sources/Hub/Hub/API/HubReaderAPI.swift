@@ -100,16 +100,11 @@ extension HubAPI {
 
   func coverage(_ call: Call) async throws -> Response {
     let parts = (call.query("after") ?? "").split(separator: "/", maxSplits: 1).map(String.init)
-    let isFirst = parts.isEmpty
-    let rows = isFirst ? try await stores.readers.ask(call.holder) { try $0.fleet(limit: 1000) } : []
-    let gateways = rows.map {
-      ["gateway": $0.gateway, "name": $0.name, "lat": $0.position?.lat, "lon": $0.position?.lon] as JSONObject
-    }
     return Self.json(
       try await stores.readers.ask(call.holder) {
         try $0.coverage(
           after: (parts.first ?? "", parts.count > 1 ? parts[1] : ""), since: try call.bound("since") ?? 0,
-          limit: try call.pageLimit(), gateways: gateways)
+          limit: try call.pageLimit())
       })
   }
 

@@ -221,14 +221,17 @@ extension HubStore {
 
 extension HubStore {
   private static let linksAtOnce = 100
+  /// Gateways on the first page, also those that hear nothing.
+  private static let gatewaysAtFirst = 1000
 
   /// Which gateway heard which node, by gateway and node: `{"gateways": […], "links": [{"gateway", "node", "name", "kind", "lat", "lon", "at", "snr",
-  /// "hops"}], "next"}`. `since`: only nodes that were heard at this time or later, milliseconds since 1970.
+  /// "hops"}], "next"}`, with the gateways of its links on each page. `since`: only nodes that were heard at this time or later, milliseconds since 1970.
   func coverage(
-    after place: (gateway: String, node: String), since: Int64, limit: Int, gateways: [JSONObject]
+    after place: (gateway: String, node: String), since: Int64, limit: Int
   ) throws(HubDatabaseError) -> [UInt8] {
     let body = "CASE WHEN \(bytes("body")) <= \(Self.recordBytes) THEN body ELSE '{}' END"
     var (rows, last, isAtEnd, budget) = (0, place, false, ReadBudget())
+    var hearers: [String] = []
     var list = JSONWriter()
     try list.array { (json) throws(HubDatabaseError) in
       while !isAtEnd, rows < limit, !budget.isSpent {
@@ -246,12 +249,20 @@ extension HubStore {
           let at = Self.heardAt(record, row.integer(2))
           guard at >= since else { return true }
           Self.link(last, at, record).write(to: &json)
+          if hearers.last != last.gateway { hearers.append(last.gateway) }
           rows += 1
           return rows < limit
         }
         budget.count(count)
         isAtEnd = count < Self.linksAtOnce && rows < limit
       }
+    }
+    var shown = place.gateway.isEmpty ? try fleet(limit: Self.gatewaysAtFirst) : []
+    let known = Set(shown.map(\.gateway))
+    hearers.removeAll { known.contains($0) }
+    if !hearers.isEmpty { shown += try fleet(only: hearers) }
+    let gateways = shown.map {
+      ["gateway": $0.gateway, "name": $0.name, "lat": $0.position?.lat, "lon": $0.position?.lon] as JSONObject
     }
     return JSONWriter.object([
       "gateways": gateways, "links": RawJSON(list.bytes), "next": !isAtEnd ? "\(last.gateway)/\(last.node)" : nil,
