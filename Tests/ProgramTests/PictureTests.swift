@@ -88,15 +88,21 @@ extension WholeProgramTests {
       let socket = scratch.location("full.sock")
       let server = try Program("/usr/bin/python3", ["-c", Self.full, socket])
       try server.line(with: "listening")
-      for (kind, words) in [("battery", "10000 readings"), ("clock", nil), ("traffic", "10000 sent messages")] {
+      let cases = [
+        ("battery", "10000 readings"), ("clock", "10000 readings"), ("traffic", "10000 sent messages"), ("signal", nil),
+      ]
+      for (kind, words) in cases {
         let file = scratch.location("full.svg")
         let lines = try Program.own("meshpost", ["chart", kind, "--output", file, "--socket", socket]).finished()
         #expect(lines.contains { $0.contains("are left out") } == (words != nil), "\(kind): \(lines)")
         if let words { #expect(lines.contains { $0.contains("the newest \(words):") }, "\(kind): \(lines)") }
+        let later = ["chart", kind, "--since", "10s", "--output", file, "--socket", socket]
+        let few = try Program.own("meshpost", later).finished()
+        #expect(!few.contains { $0.contains("are left out") }, "all of the period is there: \(kind): \(few)")
       }
     }
 
-    /// A gateway with as many readings and sent messages as it keeps, all of the last minute, and few of a kind.
+    /// A gateway with as many readings and sent messages as it keeps, all of the last minute, few of a kind.
     private static let full = """
       import socketserver, sys, time
       now = int(time.time() * 1000)

@@ -55,13 +55,12 @@ struct ChartCommand: ParsableCommand {
 
     /// `kind`: of the readings; `nil`: all. `value`: of a reading's body; `nil`: it has none.
     func draw(_ title: String, _ unit: String, _ kind: String?, _ value: @escaping (JSONValue) -> Double?) throws {
-      var (series, nodes, count): ([(String, [Chart.Point])], [String], Int) = ([], [], 0)
-      let path = "/v1/readings?limit=\(ChartCommand.mostReadings)"
+      var (series, nodes): ([(String, [Chart.Point])], [String]) = ([], [])
+      let path = "/v1/readings?limit=\(ChartCommand.mostKept)"
       let target = options.radio.target(path.with(["node": node, "kind": kind]))
       let row = Shape.Reading()
       try ControlClient(connection).rows(target) { reading in
         guard let at = reading[row.at], at >= options.beginning else { return }
-        count += 1
         guard let body = reading[row.body], let value = value(body) else { return }
         // By the key: two nodes may have one name, and a node may change its own.
         let name = body["name"]?.string ?? "?"
@@ -76,7 +75,7 @@ struct ChartCommand: ParsableCommand {
       }
       let chart = Chart(title: title, unit: unit, from: options.beginning, form: .line, series: series)
       try ChartCommand.write(chart, options, connection)
-      ChartCommand.tell(count, "readings", of: ChartCommand.mostReadings)
+      try ChartCommand.tell("readings", "/v1/readings", row.at, options, connection)
     }
   }
 
@@ -128,15 +127,14 @@ struct ChartCommand: ParsableCommand {
       let now = Int64(time(nil)) * 1000
       let step: Int64 = now - options.beginning > 10 * 86_400_000 ? 86_400_000 : 3_600_000
       var (received, sent): ([Int64: Double], [Int64: Double]) = ([:], [:])
-      var (receivedCount, sentCount) = (0, 0)
+      var receivedCount = 0
       let target = options.radio.target("/v1/messages?limit=\(ChartCommand.mostCounted)&since=\(options.beginning)")
       let others = try client.rows(target) { row in
         receivedCount += 1
         if let at = row[Shape.Message().receivedAt] { received[at / step, default: 0] += 1 }
       }
-      try client.rows(options.radio.target("/v1/outgoing?limit=\(ChartCommand.mostSent)")) { row in
+      try client.rows(options.radio.target("/v1/outgoing?limit=\(ChartCommand.mostKept)")) { row in
         guard let at = row[Shape.Outgoing().createdAt], at >= options.beginning else { return }
-        sentCount += 1
         sent[at / step, default: 0] += 1
       }
       func points(_ counts: [Int64: Double]) -> [Chart.Point] {
@@ -148,21 +146,37 @@ struct ChartCommand: ParsableCommand {
         series: [("received", points(received)), ("sent", points(sent))])
       try ChartCommand.write(chart, options, connection)
       ChartCommand.tell(receivedCount, "received messages", of: ChartCommand.mostCounted)
-      ChartCommand.tell(sentCount, "sent messages", of: ChartCommand.mostSent)
+      try ChartCommand.tell("sent messages", "/v1/outgoing", Shape.Outgoing().createdAt, options, connection)
       others.tell("messages", options.radio, connection)
     }
   }
 
   /// Messages of which each is a dot, and those that are only counted.
   fileprivate static let (mostDots, mostCounted) = (100_000, 1_000_000)
-  /// As many as a gateway keeps.
-  fileprivate static let (mostSent, mostReadings) = (10_000, 10_000)
+  /// As many sent messages, and as many readings, as a gateway keeps.
+  fileprivate static let mostKept = 10_000
 
   /// Says so if older rows of the period may be missing: a chart reads the newest `limit`.
   fileprivate static func tell(_ count: Int, _ what: String, of limit: Int) {
     guard count >= limit else { return }
     OtherRadios.note(
       "the chart has the newest \(limit) \(what): older ones of its period, if there are any, are left out")
+  }
+
+  /// Says so if the gateway may have deleted rows of the period: it keeps the newest of all radios, nodes and kinds together, so the rows of a chart
+  /// do not show it.
+  fileprivate static func tell(
+    _ what: String, _ path: String, _ at: Field<Int64>, _ options: Options, _ connection: Connection
+  ) throws {
+    var (count, oldest) = (0, Int64.max)
+    try ControlClient(connection).rows("\(path)?limit=\(mostKept)&radio=all") { row in
+      count += 1
+      oldest = min(oldest, row[at] ?? .max)
+    }
+    guard count >= mostKept, oldest >= options.beginning else { return }
+    OtherRadios.note(
+      "the gateway keeps the newest \(mostKept) \(what): older ones of the chart's period, if there were any, are left out"
+    )
   }
 
   fileprivate static func write(_ chart: Chart, _ options: Options, _ connection: Connection) throws {
