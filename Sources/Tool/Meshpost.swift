@@ -4,6 +4,7 @@ import ArgumentParser
 import Console
 import Glibc
 import Release
+import UntrustedText
 
 /// `meshpost`: the operator's command line.
 @main
@@ -48,6 +49,7 @@ struct Meshpost: ParsableCommand {
   static func main() {
     let given = Array(CommandLine.arguments.dropFirst())
     if let script = Completing.script(given) { return Console.page(script) }
+    if let broken = TypedText.brokenArgument() { leave(broken) }
     let typed = TypedCommand(given)
     if let remedy = typed.helpRemedy { leave(Failure.say(remedy, EX_USAGE)) }
     var command: any ParsableCommand
@@ -68,6 +70,7 @@ struct Meshpost: ParsableCommand {
 
   /// Prints the message of an error, or the requested help, and exits.
   private static func leave(_ error: any Error) -> Never {
+    if let broken = error as? BrokenText { leave(Failure.say("\(broken)", EX_DATAERR)) }
     let (code, message) = (exitCode(for: error), fullMessage(for: error))
     if !message.isEmpty { code.isSuccess ? Console.page(message) : Console.errorPage(message) }
     exit(withError: code)

@@ -108,7 +108,7 @@ struct UpstreamCommand: ParsableCommand {
 
     func run() throws {
       warnOfPasswords()
-      guard let url = address == "-" ? readLine() : address, !url.isEmpty else {
+      guard let url = address == "-" ? try TypedText.line() : address, !url.isEmpty else {
         throw ValidationError("no URL on standard input")
       }
       let isBroker = ["mqtt:", "mqtts:", "ws:", "wss:"].contains { url.hasPrefix($0) }
@@ -151,7 +151,7 @@ struct UpstreamCommand: ParsableCommand {
     }
 
     private static func typed(_ key: String) throws -> String {
-      guard let value = HiddenPrompt.line("\(key): "), !value.isEmpty else {
+      guard let value = try HiddenPrompt.line("\(key): "), !value.isEmpty else {
         throw ValidationError("--set \(key)=-: no value given")
       }
       return value
@@ -169,7 +169,7 @@ struct UpstreamCommand: ParsableCommand {
       if let tokenFile {
         files.append((tokenKey, .string(try InputFile.string(InputFile.read(tokenFile), from: tokenFile))))
       } else if tokenStdin {
-        guard let token = HiddenPrompt.line("Token: "), !token.isEmpty else {
+        guard let token = try HiddenPrompt.line("Token: "), !token.isEmpty else {
           throw ValidationError("--token-stdin: no token given")
         }
         files.append((tokenKey, .string(token)))

@@ -4,6 +4,7 @@ import ArgumentParser
 import Glibc
 import JSON
 import Testing
+import UntrustedText
 
 @testable import meshpost
 
@@ -29,6 +30,18 @@ extension WholeProgramTests {
       let before = try Program.own("meshpost", ["--json", "--socket", rig.socket, "status"])
       #expect(try before.ended() == 0 && before.lines.first?.hasPrefix("{") == true, "\(before.lines)")
       #expect(try rig.meshpost("send", "r1", "hello", "--expires", "2h").code == 0)
+    }
+
+    @Test(arguments: [
+      ("meshpost", #""$0" send r1 "$(printf 'Gr\374\337e')""#, "argument 3: not UTF-8 at byte 3"),
+      ("meshpost", #"printf 'p\374ss\n' | "$0" node login r1"#, "the typed line: not UTF-8 at byte 2"),
+      ("meshpost-hub", #""$0" people add "$(printf '\377')""#, "argument 3: not UTF-8 at byte 1"),
+    ]) func `what is typed and is not UTF-8 is refused before it is sent or kept`(
+      _ program: String, _ script: String, _ words: String
+    ) throws {
+      let typed = try Program("/bin/sh", ["-c", script, Program.programs.appending(path: program).path()])
+      typed.endInput()
+      #expect(try typed.ended() == EX_DATAERR && typed.lines.contains { $0.contains(words) }, "\(typed.lines)")
     }
   }
 }
@@ -71,7 +84,7 @@ extension WholeProgramTests {
       ([0xEF, 0xBF], 0), ([0xC3, 0xBC, 0xEF, 0xBF, 0x41], 2), ([0x41, 0xC3], 1), ([0x41, 0xED, 0xA0, 0x80], 1),
       ([0xEF, 0xBF, 0xBD, 0x80], 3),
     ]
-    for (bytes, place) in cases { #expect(InputFile.brokenByte(in: bytes) == place, "\(bytes)") }
+    for (bytes, place) in cases { #expect(BrokenText(bytes, from: "here")?.byte == place, "\(bytes)") }
   }
 }
 

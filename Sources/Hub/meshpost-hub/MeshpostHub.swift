@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import Dispatch
 import EventLoop
 import Glibc
@@ -20,6 +21,7 @@ struct MeshpostHub: AsyncParsableCommand {
     ])
 
   static func main() async {
+    if let broken = TypedText.brokenArgument() { exit(withError: failure("\(broken)")) }
     if let remedy = UnknownCommand.remedy(Array(CommandLine.arguments.dropFirst())) {
       exit(withError: failure(remedy, 64))  // EX_USAGE
     }

@@ -5,6 +5,7 @@ import Console
 import FoundationEssentials
 import Glibc
 import Hub
+import UntrustedText
 
 /// `meshpost-hub people`: manages who may use the hub's pages.
 struct People: AsyncParsableCommand {
@@ -137,7 +138,7 @@ struct People: AsyncParsableCommand {
       throw failure("a password has \(range.lowerBound) to \(range.upperBound) characters")
     }
     guard file == nil, isatty(0) != 0 else { return password }
-    guard HiddenPrompt.line("repeat the password: ") == password else { throw failure("the passwords differ") }
+    guard try HiddenPrompt.line("repeat the password: ") == password else { throw failure("the passwords differ") }
     return password
   }
 
@@ -148,6 +149,7 @@ struct People: AsyncParsableCommand {
     } catch {
       throw failure("--password-file \(file): \(error.reason)", 66)  // EX_NOINPUT
     }
+    if let broken = BrokenText(text, from: "--password-file \(file)") { throw failure("\(broken)") }
     return String(decoding: text, as: UTF8.self).split(whereSeparator: \.isNewline).first.map(String.init) ?? ""
   }
 }

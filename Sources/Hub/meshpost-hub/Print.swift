@@ -19,7 +19,7 @@ func failure(_ words: String, _ code: Int32 = 65) -> ExitCode {
 func ask(_ question: String) throws {
   Console.line(text: "\(question) [y/N] ", end: "")
   fflush(nil)
-  guard readLine()?.lowercased() == "y" else {
+  guard try TypedText.line()?.lowercased() == "y" else {
     Console.error("nothing was deleted")
     throw ExitCode(1)
   }

@@ -12,19 +12,19 @@ public enum HiddenPrompt {
   private static let caught = Atomic<Int32>(0)
 
   /// Reads a line without echo; without a terminal, the first line of standard input. `nil` at the end of input.
-  public static func line(_ prompt: String) -> String? {
-    guard isatty(0) != 0 else { return readLine() }
+  public static func line(_ prompt: String) throws -> String? {
+    guard isatty(0) != 0 else { return try TypedText.line() }
     while true {
       let typed = ask(prompt)
       let signal = caught.exchange(0, ordering: .relaxed)
-      guard signal != 0 else { return typed }
+      guard signal != 0 else { return try typed.map { try TypedText.text($0) } }
       // The terminal is restored, and the signal takes its usual effect. After a stop, or where the signal is ignored,
       // the prompt appears again.
       raise(signal)
     }
   }
 
-  private static func ask(_ prompt: String) -> String? {
+  private static func ask(_ prompt: String) -> [UInt8]? {
     var saved = termios()
     tcgetattr(0, &saved)
     var hidden = saved
@@ -51,8 +51,8 @@ public enum HiddenPrompt {
     while caught.load(ordering: .relaxed) == 0 {
       let count = read(0, &byte, 1)
       if count < 0, errno == EINTR { continue }
-      if count <= 0 { return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self) }
-      if byte == 10 { return String(decoding: bytes, as: UTF8.self) }
+      if count <= 0 { return bytes.isEmpty ? nil : bytes }
+      if byte == 10 { return bytes }
       bytes.append(byte)
     }
     Console.putError("\n")

@@ -157,7 +157,7 @@ struct ChannelCommand: ParsableCommand {
 
     func run() throws {
       let fresh = new ? (0..<16).map { _ in UInt8.random(in: .min ... .max) } : nil
-      let key = fresh.map { Hex.string($0) } ?? (secret == "-" ? HiddenPrompt.line("secret: ") : secret)
+      let key = try fresh.map { Hex.string($0) } ?? (secret == "-" ? HiddenPrompt.line("secret: ") : secret)
       let body: [UInt8] = .object([
         "channel": .string(channel), "secret": key.map(JSONValue.string), "region": region.map(JSONValue.string),
       ])
@@ -364,7 +364,7 @@ extension Exchange {
 enum NodeAsking {
   /// `isReadOnly`: accepts a room that does not allow posts.
   static func logIn(_ node: String, stored: Bool, isReadOnly: Bool, _ connection: Connection) throws {
-    let password = stored ? nil : HiddenPrompt.line("password of \(node): ") ?? ""
+    let password = try stored ? nil : HiddenPrompt.line("password of \(node): ") ?? ""
     let login = Exchange.asking(
       "login", node,
       more: { json in

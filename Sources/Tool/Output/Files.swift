@@ -47,20 +47,10 @@ enum InputFile {
 
   private static func exists(_ location: String) -> Bool { access(location, F_OK) == 0 || errno != ENOENT }
 
-  /// The bytes as a text that is sent or kept. Bytes that are not UTF-8 are refused: U+FFFD in their place would be what nobody has written.
+  /// The bytes as a text that is sent or kept. Bytes that are not UTF-8 are refused.
   static func string(_ bytes: [UInt8], from place: String) throws -> String {
-    guard let broken = brokenByte(in: bytes) else { return String(decoding: bytes, as: UTF8.self) }
-    throw Failure.say("\(place): not UTF-8 at byte \(broken + 1)", EX_DATAERR)
-  }
-
-  /// The index of the first byte that is not UTF-8; `nil`: there is none.
-  static func brokenByte(in bytes: [UInt8]) -> Int? {
-    let read = Array(String(decoding: bytes, as: UTF8.self).utf8)
-    guard read != bytes else { return nil }
-    var place = zip(read, bytes).prefix { $0.0 == $0.1 }.count
-    // U+FFFD stands where the broken bytes begin, and may share its own first bytes with them.
-    while place > 0, place < read.count, read[place] & 0xC0 == 0x80 { place -= 1 }
-    return place
+    if let broken = BrokenText(bytes, from: place) { throw broken }
+    return String(decoding: bytes, as: UTF8.self)
   }
 }
 

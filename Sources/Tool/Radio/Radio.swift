@@ -60,16 +60,16 @@ struct RadioCommand: ParsableCommand {
 
     private func fromFile() throws -> String? {
       guard let pinFile else { return nil }
-      guard let line = pinFile == "-" ? readLine() : try InputFile.firstLine(pinFile), !line.isEmpty else {
+      guard let line = pinFile == "-" ? try TypedText.line() : try InputFile.firstLine(pinFile), !line.isEmpty else {
         throw Failure.say("\(pinFile): no such file, or its first line is empty", EX_NOINPUT)
       }
       return line
     }
 
     /// Reads a line from the terminal without echo; `nil`: there is no terminal.
-    private func asked() -> String? {
+    private func asked() throws -> String? {
       guard isatty(0) != 0 else { return nil }
-      return HiddenPrompt.line("PIN of \(address) (empty: the configuration's): ").flatMap { $0.isEmpty ? nil : $0 }
+      return try HiddenPrompt.line("PIN of \(address) (empty: the configuration's): ").flatMap { $0.isEmpty ? nil : $0 }
     }
   }
 

@@ -113,7 +113,7 @@ extension RadioCommand {
       )
       print("Continue? [y/N] ", terminator: "")
       fflush(nil)
-      guard readLine()?.lowercased().hasPrefix("y") == true else {
+      guard try TypedText.line()?.lowercased().hasPrefix("y") == true else {
         throw Failure.say("aborted; nothing was changed", EX_TEMPFAIL)
       }
     }
@@ -149,17 +149,17 @@ enum Passphrase {
   private static let shortest = 8
 
   static func new() throws -> String {
-    let first = HiddenPrompt.line("passphrase for the private key: ") ?? ""
+    let first = try HiddenPrompt.line("passphrase for the private key: ") ?? ""
     guard first.utf8.count >= shortest else {
       throw Failure.say("the passphrase must have at least \(shortest) characters", EX_USAGE)
     }
-    guard isatty(0) == 0 || HiddenPrompt.line("repeat the passphrase: ") == first else {
+    guard try isatty(0) == 0 || HiddenPrompt.line("repeat the passphrase: ") == first else {
       throw Failure.say("the passphrases differ", EX_USAGE)
     }
     return first
   }
 
-  static func known() throws -> String { HiddenPrompt.line("passphrase of the private key: ") ?? "" }
+  static func known() throws -> String { try HiddenPrompt.line("passphrase of the private key: ") ?? "" }
 }
 
 struct BackupCommand: ParsableCommand {

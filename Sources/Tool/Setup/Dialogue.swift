@@ -6,10 +6,10 @@ import UntrustedText
 
 /// Prompts on the terminal. At the end of input the default applies.
 enum Dialogue {
-  static func line(_ question: String, standard: String) -> String {
+  static func line(_ question: String, standard: String) throws -> String {
     print(standard.isEmpty ? "\(question): " : "\(question) [\(standard)]: ", terminator: "")
     fflush(nil)
-    let typed = (readLine() ?? "").trimmed
+    let typed = (try TypedText.line() ?? "").trimmed
     return typed.isEmpty ? standard : typed
   }
 
@@ -38,9 +38,13 @@ enum Dialogue {
     _ question: String, standard: String = "", _ read: (String) throws -> Answer<Value>
   ) throws -> Value {
     for _ in 0..<tries {
-      switch try read(line(question, standard: standard)) {
-      case .fits(let value): return value
-      case .unfit(let words): print(words)
+      do {
+        switch try read(line(question, standard: standard)) {
+        case .fits(let value): return value
+        case .unfit(let words): print(words)
+        }
+      } catch let broken as BrokenText {
+        print("\(broken)")
       }
     }
     throw Failure.say("no answer that fits; nothing was changed", EX_USAGE)
@@ -48,7 +52,7 @@ enum Dialogue {
 
   /// Asks without echo; `nil`: the answer is empty.
   static func secret(_ question: String) throws -> String? {
-    let typed = HiddenPrompt.line("\(question): ")?.trimmed ?? ""
+    let typed = try HiddenPrompt.line("\(question): ")?.trimmed ?? ""
     return typed.isEmpty ? nil : typed
   }
 }

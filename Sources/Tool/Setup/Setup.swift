@@ -133,8 +133,8 @@ struct Setup {
       let link: String
       switch answer {
       case "a": link = "auto:"
-      case "b": link = "ble:" + Dialogue.line("Name or address (empty: the only one in range)", standard: "")
-      case "t": link = "tcp:" + Dialogue.line("Address, HOST or HOST:PORT", standard: "")
+      case "b": link = try "ble:" + Dialogue.line("Name or address (empty: the only one in range)", standard: "")
+      case "t": link = try "tcp:" + Dialogue.line("Address, HOST or HOST:PORT", standard: "")
       default:
         guard let number = UInt16(answer).map(Int.init), radios.indices.contains(number - 1) else {
           return .unfit("a number of the list, b, t or a")
@@ -167,7 +167,7 @@ struct Setup {
       }
     case "radio.link": try choose([])
     case "radio.key":
-      key = Dialogue.line(
+      key = try Dialogue.line(
         "The beginning of the radio's public key, 8 hex digits or more (empty: any radio)", standard: "")
     case "radio.pin", "radio.pin_file": try enterPIN()
     case "upstream.url":
@@ -200,7 +200,7 @@ struct Setup {
       var upstream = try Upstream(url, number: upstreams.count + 1, tokens: [], users: [])
       upstream.name = try askForName(upstream)
       if upstream.isBroker {
-        let user = Dialogue.line("User name (empty: none)", standard: "")
+        let user = try Dialogue.line("User name (empty: none)", standard: "")
         upstream.user = user.isEmpty ? nil : user
       }
       let isOld = stays.contains { $0.name.isExactly(upstream.name) }

@@ -40,13 +40,13 @@ extension WebCommand {
     }
 
     private static func ask() throws -> String {
-      let password = HiddenPrompt.line("password: ") ?? ""
+      let password = try HiddenPrompt.line("password: ") ?? ""
       let count = password.unicodeScalars.count
       guard (shortest...longest).contains(count), password.utf8.count <= longest else {
         throw ValidationError("a password has \(shortest) to \(longest) characters")
       }
       guard isTerminal else { return password }
-      guard HiddenPrompt.line("repeat the password: ") == password else {
+      guard try HiddenPrompt.line("repeat the password: ") == password else {
         throw ValidationError("the passwords differ")
       }
       return password
