@@ -42,7 +42,7 @@ struct OverviewCommand: ParsableCommand {
     lines.append("store     \(messages), \(nodes)\(trouble)")
     for upstream in status[row.upstreams] {
       let pending = upstream[Shape.Upstream().pending] ?? 0
-      let waiting = pending == 0 ? "up to date" : "\(pending) events pending"
+      let waiting = pending == 0 ? "up to date" : "\(Show.counted(pending, "event")) pending"
       let reason = upstream[Shape.Upstream().reason].map { ": \(Show.clean($0))" } ?? ""
       lines.append(
         "\((upstream[Shape.Upstream().name] ?? "?").padding(10))\(TerminalColour.state(upstream[Shape.Upstream().state] ?? "?")), \(waiting)\(reason)"

@@ -28,7 +28,9 @@ struct TypedCommand {
   private let unknown: String?
   private let group: any ParsableCommand.Type
 
-  init(_ typed: [String]) {
+  init(_ given: [String]) {
+    // The other clients' way to ask for the version.
+    let typed = given == ["-v"] || given == ["-V"] ? ["--version"] : given
     var (words, moved, rest): ([String], [String], ArraySlice<String>) = ([], [], typed[...])
     var command: any ParsableCommand.Type = Meshpost.self
     var isOutbox = false

@@ -64,6 +64,7 @@ extension WholeProgramTests {
 @Suite struct CountedTests {
   @Test func `one is not several`() {
     #expect([0, 1, 2].map { Show.counted($0, "hop") } == ["0 hops", "1 hop", "2 hops"])
+    #expect([1, 2].map { Show.counted($0, "event", ("was", "were")) } == ["1 event was", "2 events were"])
     func path(_ hops: Int64) -> String {
       Show.path(.object([("path", .string("ab")), ("hops", .integer(hops))]))
     }

@@ -106,7 +106,7 @@ import Testing
     (["--host"], ["--host"]), (["--help"], ["--help"]), (["send", "x", "--json"], ["send", "x", "--json"]),
     (["--json", "export"], ["export"]), (["--socket", "/s", "help", "send"], ["help", "send"]),
     (["--json", "upstream"], ["upstream", "--json"]), (["--json", "send", "help"], ["send", "help", "--json"]),
-    (["web", "--host", "ssh://a"], ["web", "--host", "ssh://a"]),
+    (["web", "--host", "ssh://a"], ["web", "--host", "ssh://a"]), (["-v"], ["--version"]),
   ]) func `options that every command has may stand before it`(_ typed: [String], _ wanted: [String]) {
     #expect(TypedCommand(typed).arguments == wanted)
   }
@@ -143,6 +143,18 @@ import Testing
     } throws: {
       let isRefused = Meshpost.exitCode(for: $0) == .validationFailure
       return isRefused && Meshpost.fullMessage(for: $0).contains("is not allowed: ")
+    }
+  }
+
+  @Test func `a time until which nothing can be is refused`() throws {
+    let times = (early: "2026-11-20Z", late: "2026-11-21Z")
+    for command in [["messages"], ["search", "x"], ["export", "messages"]] {
+      #expect {
+        _ = try Meshpost.parseAsRoot(command + ["--since", times.late, "--until", times.early])
+      } throws: {
+        Meshpost.fullMessage(for: $0).contains("--since is later than --until")
+      }
+      _ = try Meshpost.parseAsRoot(command + ["--since", times.early, "--until", times.late])
     }
   }
 

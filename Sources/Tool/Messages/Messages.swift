@@ -20,6 +20,11 @@ struct MessageFilter: ParsableArguments {
   @Option(help: ArgumentHelp("Only messages until this time: \(TimeArgument.forms).", valueName: "time"))
   var until: TimeArgument?
 
+  func validate() throws {
+    guard let since, let until, since.milliseconds > until.milliseconds else { return }
+    throw ValidationError("--since is later than --until: no message is between them")
+  }
+
   /// The target of the request with these parameters.
   func target(_ target: String) -> String {
     radio.target(target).with([

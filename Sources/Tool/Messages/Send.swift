@@ -249,7 +249,7 @@ enum Sending {
         try ControlClient(connection).rows("/v1/outgoing?follow=1".with(["id": id]), until: ending) { message in
           guard message != last else { return }
           last = message
-          if !connection.json { print(styled: Show.outgoing(message)) }
+          if !connection.json { print(styled: Show.outgoing(message, at: Int64(time(nil)) * 1000)) }
           if !toEnd, isHeld(message) { ending.end() }
         }
         return last

@@ -13,8 +13,11 @@ enum Show {
     return format(milliseconds, isUTC ? "%Y-%m-%d %H:%M:%SZ" : "%Y-%m-%d %H:%M:%S", isUTC: isUTC)
   }
 
-  /// `1 node`, `2 nodes`.
-  static func counted(_ number: Int64, _ what: String) -> String { number == 1 ? "1 \(what)" : "\(number) \(what)s" }
+  /// `1 node`, `2 nodes`; with a verb `1 text was`, `2 texts were`.
+  static func counted(_ number: Int64, _ what: String, _ verb: (String, String)? = nil) -> String {
+    let noun = number == 1 ? "1 \(what)" : "\(number) \(what)s"
+    return noun + (verb.map { " \(number == 1 ? $0.0 : $0.1)" } ?? "")
+  }
 
   /// RFC 3339 in UTC, for other programs.
   static func iso(_ milliseconds: Int64) -> String { format(milliseconds, "%Y-%m-%dT%H:%M:%SZ", isUTC: true) }
@@ -125,9 +128,11 @@ enum Show {
     }
     for one in status[row.removedUpstreams] {
       let row = Shape.RemovedUpstream()
-      let deleted = one[row.givenUp].map { ", \($0) were deleted before it had them" } ?? ""
+      let deleted = one[row.givenUp].map { ", \($0) deleted before it had them" } ?? ""
       let name = (one[row.name] ?? "?").padding(10)
-      print("\(name)removed \(time(one[row.at])): \(one[row.pending] ?? 0) events wait for it\(deleted)")
+      print(
+        "\(name)removed \(time(one[row.at])): \(counted(one[row.pending] ?? 0, "event", ("waits", "wait"))) for it\(deleted)"
+      )
     }
     for alert in status[row.alerts] { print(styled: "alert     \(Show.alert(alert))") }
     for proxy in status[row.proxies] { self.proxy(proxy) }
@@ -136,7 +141,7 @@ enum Show {
 
   private static func pages(_ web: JSONValue) {
     let count = web[Shape.Web().sessions] ?? 0
-    print("pages     at http://\(clean(web[Shape.Web().address])), \(count) browsers signed in")
+    print("pages     at http://\(clean(web[Shape.Web().address])), \(counted(count, "browser")) signed in")
     trouble(web)
   }
 
@@ -195,7 +200,7 @@ enum Show {
     trouble(store)
     if let events = store[row.givenUp] {
       print(
-        "          \(events) events were deleted before every upstream had them, the last \(time(store[row.givenUpAt]))"
+        "          \(counted(events, "event", ("was", "were"))) deleted before every upstream had them, the last \(time(store[row.givenUpAt]))"
       )
     }
     if let loss = store[row.loss] { print("          \(loss)") }
@@ -206,7 +211,7 @@ enum Show {
     let row = Shape.Upstream()
     let name = (upstream[row.name] ?? "?").padding(10)
     let link = upstream[row.link].map { " (\($0))" } ?? ""
-    let counts = "\(upstream[row.pending] ?? 0) pending, \(upstream[row.deadLetters] ?? 0) dead letters"
+    let counts = "\(upstream[row.pending] ?? 0) pending, \(counted(upstream[row.deadLetters] ?? 0, "dead letter"))"
     let last = time(upstream[row.lastSuccess])
     let state = TerminalColour.state(upstream[row.state] ?? "?")
     print(styled: "\(name)\(state), \(counts), last \(last), \(upstream[row.url] ?? "")\(link)")
@@ -226,11 +231,12 @@ enum Show {
     if (upstream[row.givenUp] ?? 0) > 0 {
       let open =
         (upstream[row.lost] ?? 0) > 0 ? ", \(upstream[row.lost] ?? 0) of them in gaps that it has yet to get" : ""
-      print("          \(upstream[row.givenUp] ?? 0) events were deleted before it had them\(open)")
+      print(
+        "          \(counted(upstream[row.givenUp] ?? 0, "event", ("was", "were"))) deleted before it had them\(open)")
     }
     if (upstream[row.tooOld] ?? 0) > 0 {
       print(
-        "          \(upstream[row.tooOld] ?? 0) events were left out as too old, or of an unknown age (max_age_s, waited)"
+        "          \(counted(upstream[row.tooOld] ?? 0, "event", ("was", "were"))) left out as too old, or of an unknown age (max_age_s, waited)"
       )
     }
     if let reason = upstream[row.reason] { print("          \(clean(reason))") }
@@ -248,9 +254,8 @@ enum Show {
     let row = Shape.Lane()
     guard let lane = upstream["lanes"]?[name], let events = lane[row.pending], events > 0 else { return nil }
     let bytes = lane[row.pendingBytes] ?? 0
-    let amount = bytes < 1 << 10 ? "\(bytes) bytes" : size(bytes)
-    let count = events == 1 ? "1 event" : "\(events) events"
-    return "\(name.padding(10))\(count), \(amount), \(duration(lane[row.seconds]))"
+    let amount = bytes < 1 << 10 ? counted(bytes, "byte") : size(bytes)
+    return "\(name.padding(10))\(counted(events, "event")), \(amount), \(duration(lane[row.seconds]))"
   }
 
   /// `-`: unknown.

@@ -50,7 +50,8 @@ extension Show {
     return "\(radio[row.radio] ?? "?")  \(clean(radio[row.name]).padding(20))\(there): \(counts)\(held)"
   }
 
-  static func outgoing(_ message: JSONValue) -> Styled {
+  /// `at`: when it came into its state, for somebody who follows it; otherwise the time of its creation is shown.
+  static func outgoing(_ message: JSONValue, at: Int64? = nil) -> Styled {
     let row = Shape.Outgoing()
     let node = shownName(message[row.recipientName], key: message[row.recipient])
     let to = node.map { clean($0) } ?? "channel \(clean(message[row.channelName] ?? message[row.channel]))"
@@ -78,7 +79,7 @@ extension Show {
     let id = message[row.id] ?? "?"
     let upstreams = standings(message[row.upstreams])
     let text = "\(clean(message[row.text]))\(upstreams)"
-    return "\(time(message[row.createdAt])) \(id) to \(to): \(state): \(text)"
+    return "\(time(at ?? message[row.createdAt])) \(id) to \(to): \(state): \(text)"
   }
 
   /// The upstreams that have a message. It leaves out upstreams whose filter excludes the message.
@@ -200,7 +201,11 @@ extension Show {
       "sending   \(messaging[row.waiting] ?? 0) waiting, \(messaging[row.inFlight] ?? 0) in flight, \(messaging[row.delivered] ?? 0) delivered, "
         + "\(messaging[row.failed] ?? 0) failed; \(used)")
     let waiting = messaging[row.heldForRecipients] ?? 0
-    if waiting > 0 { print("          \(waiting) of them wait for a sign of life of their recipients: meshpost sent") }
+    if waiting > 0 {
+      print(
+        "          \(waiting) of them \(waiting == 1 ? "waits" : "wait") for a sign of life of the recipient: meshpost sent"
+      )
+    }
     if messaging[row.waitsForAirtime] == true { print("          waiting for air time") }
     if messaging[row.waitsForChannel] == true {
       print(
@@ -213,7 +218,7 @@ extension Show {
     let unread = messaging[row.unread] ?? 0
     if unread > 0 {
       print(
-        "          \(unread) texts could not be read, from nodes that the radio does not have, whose keys begin with "
+        "          \(counted(unread, "text")) could not be read, from nodes that the radio does not have, whose keys begin with "
           + "\(messaging[row.unreadSenders].map { clean($0) }.joined(separator: ", ")): meshpost alerts")
     }
     for poll in messaging[row.polls] {

@@ -46,7 +46,7 @@ extension RadioCommand {
         return print(json: .object(fields))
       }
       print(
-        "settings, \(channels) channels, \(contacts) contacts\(privateKey ? " and the private key" : "") written to \(file)"
+        "settings, \(Show.counted(channels, "channel")), \(Show.counted(contacts, "contact"))\(privateKey ? " and the private key" : "") written to \(file)"
       )
     }
   }
@@ -101,7 +101,8 @@ extension RadioCommand {
         ]
         return print(json: .object(fields))
       }
-      print("\(settings > 0 ? "settings, " : "")\(channels) channels and \(contacts) contacts restored")
+      let rows = "\(Show.counted(channels, "channel")) and \(Show.counted(contacts, "contact"))"
+      print("\(settings > 0 ? "settings, " : "")\(rows) restored")
     }
 
     private func confirm(_ rows: [JSONValue], _ wanted: Swift.Set<String>) throws {

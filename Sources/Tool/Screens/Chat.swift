@@ -203,21 +203,27 @@ private final class ChatScreen {
 
   // MARK: Input
 
+  private static let help =
+    "/to NAME, /react EMOJI, /retry, /cancel, /quit; begin with a space to send text that starts with /"
+
   /// Returns true to quit.
   private func enter() -> Bool {
     let text = view.editor.text
     guard !text.isEmpty else { return false }
     view.notice = nil
     let words = text.split(separator: " ", maxSplits: 1).map(String.init)
-    switch words.first ?? "" {
+    // After a space it is text.
+    switch text.first == "/" ? words.first ?? "" : "" {
     case "/quit", "/q": return true
     case "/to" where words.count == 2: give(.change(to: words[1]))
     case "/react" where words.count == 2: react(words[1])
     case "/retry": act("retry") { $0[Shape.Message().state] == "failed" }
     case "/cancel": act("cancel") { $0[Shape.Message().ended] == false }
-    case let word where word.hasPrefix("/") && text.first == "/":
-      view.notice = "/to NAME, /react EMOJI, /retry, /cancel, /quit; begin with a space to send text that starts with /"
-    default: send(text)
+    case "/help", "/h", "/?":
+      view.notice = Self.help
+      view.take(.control("u"))
+    case "": send(text)
+    default: view.notice = Self.help
     }
     return false
   }
