@@ -51,7 +51,7 @@ struct Meshpost: ParsableCommand {
     if let script = Completing.script(given) { return Console.page(script) }
     if let broken = TypedText.brokenArgument() { leave(broken) }
     let typed = TypedCommand(given)
-    if let remedy = typed.helpRemedy { leave(Failure.say(remedy, EX_USAGE)) }
+    if let remedy = typed.helpRemedy ?? typed.dashRemedy { leave(Failure.say(remedy, EX_USAGE)) }
     var command: any ParsableCommand
     do {
       command = try parseAsRoot(typed.arguments)

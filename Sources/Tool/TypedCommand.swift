@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import JSON
 import UntrustedText
 
 /// The command line in the parser's order: users may also type global options before the command, and former names of commands.
@@ -90,6 +91,38 @@ struct TypedCommand {
   /// The message for `help` of an unknown command, which the parser would answer with the help of all.
   var helpRemedy: String? {
     arguments.first == "help" ? TypedCommand(Array(arguments.dropFirst())).remedy : nil
+  }
+
+  /// The message for an option with the long dash that text programs and pages make of two hyphens; `nil`: there is none. The parser takes it for a
+  /// word of the text, which would be sent with it.
+  var dashRemedy: String? {
+    for word in arguments.prefix(while: { !$0.isExactly("--") }) {
+      let scalars = word.unicodeScalars
+      let name = scalars.drop { Self.longDashes.contains($0) }.prefix { $0 != "=" }
+      guard let first = scalars.first, Self.longDashes.contains(first), let letter = name.first, letter.isASCII,
+        Self.options.contains(String(name))
+      else { continue }
+      return
+        "'\(word)' begins with a long dash; an option begins with two hyphens: --\(String(name)). After `--` it is text"
+    }
+    return nil
+  }
+
+  private static let longDashes: Set<Unicode.Scalar> = [
+    "\u{2010}", "\u{2012}", "\u{2013}", "\u{2014}", "\u{2015}", "\u{2212}",
+  ]
+
+  /// The long names of the options of all commands.
+  private static var options: Set<String> {
+    // `try?`: without the parser's own description there is nothing to compare with.
+    guard let help = (try? JSONValue(parsing: Meshpost._dumpHelp()))?["command"] else { return [] }
+    var (names, rest): (Set<String>, [JSONValue]) = ([], [help])
+    while let command = rest.popLast() {
+      rest += command["subcommands"]?.array ?? []
+      let all = (command["arguments"]?.array ?? []).flatMap { $0["names"]?.array ?? [] }
+      names.formUnion(all.filter { $0["kind"]?.string == "long" }.compactMap { $0["name"]?.string })
+    }
+    return names
   }
 
   /// Commands of the same group with a similar spelling or the same beginning; otherwise commands of that name in other groups.

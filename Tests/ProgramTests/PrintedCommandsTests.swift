@@ -197,6 +197,18 @@ import Testing
     }
   }
 
+  @Test func `an option with a long dash is refused and not sent, and a text with one is sent`() throws {
+    for typed in [
+      ["send", "r1", "hello", "–wait"], ["node", "cli", "r1", "ver", "—json"], ["send", "r1", "x", "–id=7"],
+    ] {
+      let remedy = try #require(TypedCommand(typed).dashRemedy, "\(typed)")
+      #expect(remedy.contains(": --") && remedy.contains("After `--`"), "\(remedy)")
+    }
+    for text in [["–", "wait"], ["–hello"], ["hello –wait"], ["--", "–wait"], ["–5", "°C"], ["—"], ["wait"]] {
+      #expect(TypedCommand(["send", "r1"] + text).dashRemedy == nil, "\(text)")
+    }
+  }
+
   @Test(arguments: ["status", "documents node/", "--help", "help send", "node", "", "--version"])
   func `a command that is not mistyped gets no suggestion`(_ typed: String) {
     let command = TypedCommand(typed.split(separator: " ").map(String.init))
