@@ -246,6 +246,26 @@ DOCUMENTS["docs/proxies.md"] = {
     "meshpost upstream test NAME": {"elsewhere": "ProxyUpstreamTests has upstreams behind real proxies"},
     "sudo systemctl edit meshpost": {"elsewhere": "it opens an editor for systemd's own files"},
 }
+DOCUMENTS["docs/meshcore-cli.md"] = {
+    "meshpost send NAME TEXT --wait": {"put": {"NAME": "Birch", "TEXT": "hello"}, "shows": "delivered"},
+    "meshpost send '#CHANNEL' TEXT": {"before": "meshpost channel add '#pond'", "put": {"CHANNEL": "pond", "TEXT": "hello"}},
+    "meshpost chat NAME": {"put": {"NAME": "Birch"}, "ends": "Birch"},
+    "meshpost channel add": {"named": "docs/first-ten-minutes.md has it whole"},
+    "meshpost channel remove": {"named": "`meshpost channel --help` has it whole"},
+    "meshpost channel region": {"named": "docs/care.md has it whole"},
+    "meshpost node region": {"named": "docs/care.md has it whole"},
+    "meshpost contact path NAME": {"named": "docs/sending.md has it whole"},
+    "meshpost contact": {"named": "all of its commands are meant"},
+    "meshpost node login": {"named": "docs/sending.md has it whole"},
+    "meshpost node cli": {"named": "docs/sending.md has it whole"},
+    "meshpost node trace": {"named": "docs/sending.md has it whole"},
+    'for node in Ridge Valley; do meshpost node status "$node"; done': {
+        "before": "echo password | meshpost node login Ridge", "put": {"Ridge Valley": "Ridge"}},
+}
+DOCUMENTS["docs/when-it-does-not-work.md"] = {
+    "sudo systemctl restart meshpost": {"after": "synced"},
+    "sudo adduser NAME meshpost": {"put": {"NAME": "pi"}},
+}
 DOCUMENTS["docs/mqtt.md"] = {
     "[[upstream]]": {"before": "(umask 077; echo secret >/etc/meshpost/credentials/broker.password)"},
     "# decode.py: payloads in hex, one a line → events as JSON, one a line": {
