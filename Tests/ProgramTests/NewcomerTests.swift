@@ -3,6 +3,7 @@
 import ArgumentParser
 import Glibc
 import JSON
+import TestSupport
 import Testing
 import UntrustedText
 
@@ -30,6 +31,14 @@ extension WholeProgramTests {
       let before = try Program.own("meshpost", ["--json", "--socket", rig.socket, "status"])
       #expect(try before.ended() == 0 && before.lines.first?.hasPrefix("{") == true, "\(before.lines)")
       #expect(try rig.meshpost("send", "r1", "hello", "--expires", "2h").code == 0)
+    }
+
+    @Test func `a capture without a gateway keeps the file of an earlier one`() throws {
+      let scratch = Scratch()
+      let file = scratch.write("air.pcap", "an earlier capture")
+      let capture = try Program.own("meshpost", ["capture", file, "--socket", scratch.location("nowhere.sock")])
+      #expect(try capture.ended() == EX_UNAVAILABLE, "\(capture.lines)")
+      #expect(try InputFile.text(file) == "an earlier capture")
     }
 
     @Test(arguments: [

@@ -82,7 +82,7 @@ struct ControlClient {
     guard response.status == 200 else { throw refusal(response, response.body) }
   }
 
-  /// Reports an answer that is not JSON.
+  /// The text of an answer that need not be JSON.
   func text(_ target: String) throws -> String {
     let response = try send(HTTPRequest("GET", target), limit: 30, nil)
     guard response.status == 200 else { throw refusal(response, response.body) }

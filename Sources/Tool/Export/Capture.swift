@@ -29,6 +29,8 @@ struct CaptureCommand: ParsableCommand {
   }
 
   func run() throws {
+    // A gateway that does not answer must not cost the file of an earlier capture: this one replaces it at once.
+    _ = try ControlClient(connection).text("/v1/status")
     let output = try OutputFile(file == "-" ? nil : file, grows: true)
     if format == .pcap, !frames, output.isTerminal {
       throw Failure.say("pcap cannot be written to a terminal: name a file or use a pipe", EX_USAGE)
