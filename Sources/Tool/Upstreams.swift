@@ -128,7 +128,9 @@ struct UpstreamCommand: ParsableCommand {
         let isText = value == .null || value.fields != nil
         fields.append((key, isText ? .string(text) : value))
       }
+      try GivenOnce.check(fields.map(\.0), "--set")
       let files = try files(tokenKey: fields[1].1 == .string("mqtt") ? "password_file" : "token_file")
+      try GivenOnce.check(files.map(\.0), "--file")
       if !files.isEmpty { fields.append(("files", .object(files))) }
       let answer = try ControlClient(connection).post("/v1/upstreams/add", body: JSONValue.object(fields).bytes)
       for warning in answer.value[Shape.Added().warnings] {

@@ -165,6 +165,21 @@ import Testing
     _ = try Meshpost.parseAsRoot(["contact", "path", "r1", "--set", "abcd", "--hash-bytes", "2"])
   }
 
+  @Test func `a name that is given twice is refused, for only one of its values would count`() throws {
+    let setting = try #require(try Meshpost.parseAsRoot(["radio", "set", "name=A", "name=B"]) as? RadioCommand.Set)
+    #expect {
+      _ = try setting.exchange
+    } throws: {
+      Meshpost.fullMessage(for: $0).contains("name is given twice")
+    }
+    #expect {
+      _ = try Meshpost.parseAsRoot(["node", "tag", "r1", "pond", "tree", "pond"])
+    } throws: {
+      Meshpost.fullMessage(for: $0).contains("pond is given twice")
+    }
+    #expect(throws: Never.self) { try GivenOnce.check(["a", "b", "A", "\u{E4}", "a\u{308}"], "--set") }
+  }
+
   @Test(arguments: ["messages --follow --limit 0", "journal --follow --limit 0", "alerts --limit 1000"])
   func `what is new can be followed without what was`(_ typed: String) throws {
     _ = try Meshpost.parseAsRoot(typed.split(separator: " ").map(String.init))

@@ -32,7 +32,10 @@ extension NodeCommand {
     @OptionGroup var removal: Removal
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "At most 16, of 1 to 32 bytes each.") var tags: [String] = []
-    func validate() throws { try removal.check("TAGS", isGiven: !tags.isEmpty) }
+    func validate() throws {
+      try removal.check("TAGS", isGiven: !tags.isEmpty)
+      try GivenOnce.check(tags, "TAGS")
+    }
     var exchange: Exchange { .noting("tags", node, tags.isEmpty ? nil : .array(tags.map { .string($0) })) }
   }
 }

@@ -33,6 +33,7 @@ extension RadioCommand {
           return (parts[0], .string(parts[1]))
         }
         guard !fields.isEmpty else { return keys }
+        try GivenOnce.check(fields.map(\.0), "KEY=VALUE")
         return .post("/v1/radio/set", body: JSONValue.object(fields).bytes) { answer in
           print(lines: Show.radioInfo(answer))
           if fields.contains(where: { Self.advertised.contains($0.0) }) { print(Advert.offer) }

@@ -47,6 +47,7 @@ struct SetupCommand: ParsableCommand {
     try setup.checkUse(of: tokenFile, as: "--token-file")
     try setup.checkUse(of: user, as: "--user")
     setup.settleNames()
+    try GivenOnce.check(setup.upstreams.map(\.name), "--upstream")
     try setup.checkRivals()
     if !unattended { try setup.askForUpstreams() }
     if !unattended, !noAdvert { try setup.askForAdvert() }

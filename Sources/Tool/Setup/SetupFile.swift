@@ -296,6 +296,7 @@ extension Setup {
   /// Refuses a value for an unknown upstream: its name is mistyped.
   func checkUse(of texts: [String], as option: String) throws {
     let names = texts.map { Self.split($0).name }
+    try GivenOnce.check(names.compactMap(\.self), option)
     if let stray = names.compactMap(\.self).first(where: { name in !upstreams.contains { $0.name.isExactly(name) } }) {
       throw ValidationError("\(option) \(stray)=…: no --upstream is called \(stray)")
     }
