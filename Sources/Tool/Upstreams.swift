@@ -9,7 +9,7 @@ import UntrustedText
 struct UpstreamCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "upstream",
-    abstract: "List, add, remove, pause, resume and test upstream servers; show and resend what they have not had.",
+    abstract: "List, add, remove, pause, resume and test upstream servers; show and resend the events that they lack.",
     subcommands: [
       List.self, Pending.self, Dead.self, Retry.self, Drop.self, Add.self, Remove.self, Forget.self, Pause.self,
       Resume.self, Skip.self, Test.self,
@@ -31,7 +31,8 @@ struct UpstreamCommand: ParsableCommand {
 
   struct Pending: ExchangeCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Show what waits in each lane of each upstream, how long that takes, and dead letters.")
+      abstract:
+        "Show how many events wait in each lane of each upstream, how long sending them takes, and dead letters.")
     @OptionGroup var connection: Connection
     var exchange: Exchange { .get("/v1/outbox", Show.outbox) }
   }
@@ -196,7 +197,8 @@ struct UpstreamCommand: ParsableCommand {
 
   struct Forget: ExchangeCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Give up the place of an upstream that was removed: one of its name begins as a new one.")
+      abstract:
+        "Forget the place in the journal of an upstream that was removed: a new upstream with its name begins anew.")
     @OptionGroup var connection: Connection
     @Argument(help: "Its name, as `meshpost status` and `meshpost doctor` show it.") var upstream: String
     var exchange: Exchange { .post("/v1/upstreams/forget".with(["upstream": upstream]), done: "forgot \(upstream)") }

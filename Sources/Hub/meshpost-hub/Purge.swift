@@ -17,7 +17,8 @@ struct PurgeOld: AsyncParsableCommand {
   @Option(help: "How old: \(Age.allowed).") var olderThan: String?
   @Flag(
     help:
-      "In place of --older-than: what `[retention]` of the configuration no longer keeps, also what waits for a word.")
+      "In place of --older-than: what `[retention]` of the configuration no longer keeps, also what waits for your confirmation."
+  )
   var retention = false
   @Option(help: "Only this gateway's events.") var gateway: String?
   @Option(help: "Only events of this kind; may be given several times.") var kind: [String] = []
@@ -45,7 +46,7 @@ struct PurgeOld: AsyncParsableCommand {
       throw ValidationError("--messages and --gateway cannot be combined: messages are joined across gateways")
     }
     guard !retention || (gateway == nil && kind.isEmpty && !messages && !contacts && !commands) else {
-      throw ValidationError("--retention says itself what goes")
+      throw ValidationError("--retention alone decides what is deleted")
     }
   }
 

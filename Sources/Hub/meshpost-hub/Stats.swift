@@ -12,7 +12,7 @@ struct Stats: AsyncParsableCommand {
   @OptionGroup var hub: HubOptions
   @Flag(
     help:
-      "Count and measure tables, and count the events of the last days, also in a database of more than 2 GiB, which reads all of it."
+      "Count and measure tables, and count the events of the last days, also in a database of more than 2 GiB, all of which it then reads."
   ) var full = false
   @Option(help: "Number of gateways to list, those with the most events first.") var top = 10
   @Flag(help: "As JSON.") var json = false

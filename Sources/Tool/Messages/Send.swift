@@ -16,7 +16,8 @@ struct SendCommand: ParsableCommand {
       """)
   @OptionGroup var connection: Connection
   @Argument(help: "The recipient.", completion: Completing.everybody) var to: String
-  @Argument(help: "The text; `-` reads it from standard input.") var text: [String]
+  @Argument(help: "The text; `-` reads it from standard input. After `--`, words may begin with a dash.") var text:
+    [String]
   @Flag(
     help:
       "Wait until it is delivered, has failed, or is held because the recipient does not acknowledge it; with --expires, until it has ended."

@@ -18,7 +18,7 @@ extension NodeCommand {
         """)
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
-    @Flag(help: "Show the newest that is kept, and ask nothing.") var stored = false
+    @Flag(help: "Show the newest stored snapshot, without asking the node.") var stored = false
 
     func run() throws {
       if stored {
@@ -34,7 +34,7 @@ extension NodeCommand {
         } else if let words = progress[row.waits] {
           Console.error("waiting: \(words)")
         } else if !connection.json {
-          let value = progress[row.value].map { Visible.line($0) } ?? "(not known to it)"
+          let value = progress[row.value].map { Visible.line($0) } ?? "(the node does not know it)"
           print("\(progress[row.done] ?? 0)/\(progress[row.of] ?? 0)  \(progress[row.setting] ?? "?") = \(value)")
         }
       }
@@ -44,7 +44,7 @@ extension NodeCommand {
       if connection.json { print(json: snapshot) }
       let missing = snapshot[Shape.Snapshot().missing]
       guard !missing.isEmpty else {
-        if !connection.json { print("all of it is kept: meshpost node diff shows what changes") }
+        if !connection.json { print("all settings are kept: meshpost node diff shows what changes") }
         return
       }
       let why = snapshot[Shape.Snapshot().trouble].map { ": \($0)" } ?? ""
@@ -59,7 +59,7 @@ extension NodeCommand {
       print("\(snapshot[row.name] ?? node), \(Show.time(snapshot[row.at]))")
       for (name, value) in snapshot[row.settings]?.fields ?? [] { print("\(name) = \(value.string ?? "")") }
       let (unknown, missing) = (snapshot[row.unknown], snapshot[row.missing])
-      if !unknown.isEmpty { print("not known to it: \(unknown.joined(separator: ", "))") }
+      if !unknown.isEmpty { print("the node does not know: \(unknown.joined(separator: ", "))") }
       if !missing.isEmpty { print("missing: \(missing.joined(separator: ", "))") }
     }
   }

@@ -95,7 +95,7 @@ struct ContactCommand: ParsableCommand {
   struct Commands: ExchangeCommand {
     static let configuration = CommandConfiguration(
       abstract: "Let a node run any command on the radio over the mesh, or not (firmware from 1.18 on).",
-      discussion: "Whoever has the node can then reboot the radio, change its settings and read its secrets.")
+      discussion: "The person who has the node can then reboot the radio, change its settings and read its secrets.")
     @OptionGroup var connection: Connection
     @Argument(help: "The node.", completion: Completing.nodes) var node: String
     @Argument(help: "on or off.") var state: Favourite.State
@@ -294,11 +294,14 @@ struct NodeCommand: ParsableCommand {
     @Argument(help: "The node; not needed with --clock-is-right alone.", completion: Completing.nodes) var node: String?
     @Flag(help: "Set it, as admin.") var set = false
     @Flag(help: "With --set: start the node anew if its clock is ahead (clkreboot).") var reboot = false
-    @Flag(help: "The gateway's own clock was set, and you have compared it: it may judge and set others again.")
+    @Flag(
+      help:
+        "Confirm that the gateway's own clock is right after it was set: the gateway judges and sets other clocks again."
+    )
     var clockIsRight = false
 
     func validate() throws {
-      if node == nil, set || reboot || !clockIsRight { throw ValidationError("which node?") }
+      if node == nil, set || reboot || !clockIsRight { throw ValidationError("expected a node") }
     }
 
     func run() throws {
@@ -311,7 +314,9 @@ struct NodeCommand: ParsableCommand {
       let row = Shape.NodeClock()
       let answer = try ControlClient(connection).carryOut(
         .post("/v1/node/clock", body: body, limit: 900) { answer in
-          if clockIsRight, !set { return print("the gateway's clock is believed: it judges and sets others again") }
+          if clockIsRight, !set {
+            return print("the gateway trusts its own clock: it judges and sets the clocks of nodes again")
+          }
           let offset = answer[row.offsetS] ?? 0
           let exact = "within \(answer[row.withinS] ?? 0) s"
           let words = answer[row.result] == "right" || offset == 0 ? "right" : Show.clockOffset(offset)

@@ -47,7 +47,7 @@ enum Dialogue {
         print("\(broken)")
       }
     }
-    throw Failure.say("no answer that fits; nothing was changed", EX_USAGE)
+    throw Failure.say("no valid answer; nothing was changed", EX_USAGE)
   }
 
   /// Asks without echo; `nil`: the answer is empty.

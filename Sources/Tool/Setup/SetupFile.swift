@@ -133,7 +133,7 @@ extension Setup {
         }
       }
     }
-    throw Failure.say("no answer that fits; nothing was changed", EX_CONFIG)
+    throw Failure.say("no valid answer; nothing was changed", EX_CONFIG)
   }
 
   /// Lets the daemon check `text` with the new secrets, before anything is written.
@@ -301,7 +301,7 @@ extension Setup {
       throw ValidationError("\(option) \(stray)=…: no --upstream is called \(stray)")
     }
     guard names.filter({ $0 == nil }).count <= (upstreams.isEmpty ? 0 : 1) else {
-      throw ValidationError("\(option): only one, for the first --upstream, goes without NAME=")
+      throw ValidationError("\(option): only the one for the first --upstream may lack NAME=")
     }
   }
 
