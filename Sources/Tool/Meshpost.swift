@@ -56,7 +56,7 @@ struct Meshpost: ParsableCommand {
     do {
       command = try parseAsRoot(typed.arguments)
     } catch {
-      if exitCode(for: error) == .validationFailure, let remedy = typed.remedy {
+      if exitCode(for: error) == .validationFailure, let remedy = typed.remedy ?? typed.hostRemedy {
         leave(Failure.say(remedy, EX_USAGE))
       }
       leave(error)

@@ -93,6 +93,18 @@ struct TypedCommand {
     arguments.first == "help" ? TypedCommand(Array(arguments.dropFirst())).remedy : nil
   }
 
+  /// The message for `--host` before or after a command that works on its own machine; `nil`: it is no such command, or has no host.
+  var hostRemedy: String? {
+    guard Self.local.contains(known),
+      arguments.contains(where: { $0.isExactly("--host") || $0.begins(with: "--host=") })
+    else { return nil }
+    let command = "meshpost " + known.joined(separator: " ")
+    let there = (known == ["setup"] ? "sudo " : "") + command
+    return "`\(command)` works on the machine that it runs on, without --host: `ssh -t HOST \(there)`"
+  }
+
+  private static let local = [["setup"], ["run"], ["radio", "probe"]]
+
   /// The message for an option with the long dash that text programs and pages make of two hyphens; `nil`: there is none. The parser takes it for a
   /// word of the text, which would be sent with it.
   var dashRemedy: String? {

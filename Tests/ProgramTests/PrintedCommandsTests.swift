@@ -212,6 +212,18 @@ import Testing
     }
   }
 
+  @Test func `a command that works on its own machine says how it is run on another`() {
+    for typed in [
+      ["--host", "ssh://pi@hilltop", "setup"], ["run", "--host=ssh://a"], ["radio", "probe", "--host", "x"],
+    ] {
+      #expect(TypedCommand(typed).hostRemedy?.contains("`ssh -t HOST ") == true, "\(typed)")
+      #expect(throws: (any Error).self) { _ = try Meshpost.parseAsRoot(TypedCommand(typed).arguments) }
+    }
+    for typed in [["setup", "--name", "x"], ["--host", "ssh://a", "status"], ["--host", "ssh://a", "radio", "info"]] {
+      #expect(TypedCommand(typed).hostRemedy == nil, "\(typed)")
+    }
+  }
+
   @Test func `an option with a long dash is refused and not sent, and a text with one is sent`() throws {
     for typed in [
       ["send", "r1", "hello", "–wait"], ["node", "cli", "r1", "ver", "—json"], ["send", "r1", "x", "–id=7"],
