@@ -41,13 +41,15 @@ struct Stats: AsyncParsableCommand {
       let rows = table.rows.map { "\(configuration.isServer ? "about " : "")\($0) rows" } ?? "not counted"
       print("table     \(table.name): \(rows)\(table.bytes.map { ", \(Self.size($0))" } ?? "")")
     }
-    for day in found.days ?? [] { print("day       \(day.name): \(day.events) events") }
+    for day in found.days ?? [] { print("day       \(day.name): \(Self.events(day.events))") }
     if found.days == nil { print("day       not counted") }
     for gateway in found.top {
       let seen = Date(timeIntervalSince1970: Double(gateway.lastSeen) / 1000).formatted(.iso8601)
-      print("gateway   \(gateway.id): \(gateway.events) events, last seen \(seen)")
+      print("gateway   \(gateway.id): \(Self.events(gateway.events)), last seen \(seen)")
     }
   }
+
+  private static func events(_ count: Int64) -> String { count == 1 ? "1 event" : "\(count) events" }
 
   private static func date(_ moment: HubStatistics.Moment) -> String {
     let date = Date(timeIntervalSince1970: Double(moment.at) / 1000).formatted(.iso8601)
