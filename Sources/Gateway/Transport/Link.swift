@@ -3,6 +3,7 @@
 import BluetoothSession
 import Companion
 import EventLoop
+import Glibc
 import ServiceManager
 
 /// An event of a link, for its owner.
@@ -117,6 +118,9 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
     }
   }
 
+  /// The name of this process's user.
+  private static var user: String { getpwuid(geteuid()).map { String(cString: $0.pointee.pw_name) } ?? "USER" }
+
   /// One sentence in the imperative, shown by `status`.
   public var remedy: String {
     switch self {
@@ -124,7 +128,8 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
     // Membership of the group root grants more than access to a radio.
     case .notPermitted(let device, "root"?), .notPermitted(let device, nil):
       "Give this user access to \(device): install udev/70-meshpost.rules, or run `sudo chgrp dialout \(device)`."
-    case .notPermitted(_, let group?): "Add this user to the group \(group) and start again."
+    case .notPermitted(_, let group?):
+      "Run `sudo adduser \(Self.user) \(group)`, then log out and in again, or restart the service."
     case .kindNotAllowed(let device):
       "Run `systemctl edit meshpost`, add DeviceAllow=\(device) rw below [Service], and restart it."
     case .inUse(_, let owner): "Stop \(owner): two programs would split the radio's bytes between them."

@@ -98,11 +98,11 @@ final class ChatView {
     let place = goesOn ? ((completion?.place ?? 0) + 1) % fitting.count : 0
     // A space in a name would end the word to complete.
     let shown = isTarget ? fitting[place] : "@[\(fitting[place])]"
-    if isTarget { editor.set("/to \(shown)") } else { replaceWord(typed, with: shown, goesOn) }
+    if isTarget { editor.set("/to \(shown)") } else { replaceWord(with: shown, goesOn) }
     completion = (stem, isTarget ? shown : editor.word, place)
   }
 
-  private func replaceWord(_ typed: String, with shown: String, _ goesOn: Bool) {
+  private func replaceWord(with shown: String, _ goesOn: Bool) {
     // The last completion may contain spaces: replace all of it.
     if goesOn, let place = editor.text.lastPlace(of: "@[") {
       editor.set(String(editor.text[..<place]) + shown)
