@@ -55,7 +55,9 @@ struct AlertsCommand: ParsableCommand {
 
     var exchange: Exchange {
       .get("/v1/alerts/rules") { answer in
-        for rule in answer[Shape.AlertRules().rules] {
+        let rules = answer[Shape.AlertRules().rules]
+        if rules.isEmpty { print("no rule is on: see [alerts] in the configuration") }
+        for rule in rules {
           print(
             "\(Show.clean(rule[Shape.AlertRule().rule]).padding(16))\(Show.clean(rule[Shape.AlertRule().sentence]))")
         }

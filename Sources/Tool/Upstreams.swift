@@ -22,9 +22,7 @@ struct UpstreamCommand: ParsableCommand {
 
     var exchange: Exchange {
       .get("/v1/outbox") { answer in
-        let upstreams = answer[Shape.Outbox().upstreams]
-        if upstreams.isEmpty { print("no upstream is configured: see meshpost upstream add --help") }
-        for upstream in upstreams { Show.upstream(upstream) }
+        for upstream in Show.upstreams(of: answer) { Show.upstream(upstream) }
       }
     }
   }
@@ -43,10 +41,11 @@ struct UpstreamCommand: ParsableCommand {
     @OptionGroup var connection: Connection
 
     var exchange: Exchange {
-      .get("/v1/outbox") {
-        let letters = $0[Shape.Outbox().deadLetters]
+      .get("/v1/outbox") { answer in
+        let letters = answer[Shape.Outbox().deadLetters]
         for letter in letters { Show.deadLetter(letter) }
-        let all = $0[Shape.Outbox().upstreams].reduce(Int64(0)) { $0 + ($1[Shape.Upstream().deadLetters] ?? 0) }
+        let all = answer[Shape.Outbox().upstreams].reduce(Int64(0)) { $0 + ($1[Shape.Upstream().deadLetters] ?? 0) }
+        if letters.isEmpty, all == 0 { print("there is no dead letter") }
         if letters.count < all { Console.error("the first \(letters.count) of \(all) dead letters") }
       }
     }

@@ -40,6 +40,7 @@ extension WholeProgramTests {
       for command in ["messages", "search nothing", "messages --since 1h"] { try expect(command, "nothing to list") }
       #expect(try lines("messages --json") == [])
       try expect("documents", "there is no document")
+      try expect("upstream dead", "there is no dead letter")
       try expect("status", "meshpost radio advert")
       try expect("doctor", "WARN  advert", code: nil)
       try expect("doctor", "ok    radio: ", code: nil)

@@ -351,8 +351,15 @@ enum Show {
     print("dead      \(place) \(letter[row.kind] ?? "?"): \(clean(letter[row.reason]))")
   }
 
+  /// Says so if there are none.
+  static func upstreams(of outbox: JSONValue) -> [JSONValue] {
+    let upstreams = outbox[Shape.Outbox().upstreams]
+    if upstreams.isEmpty { print("no upstream is configured: see meshpost upstream add --help") }
+    return upstreams
+  }
+
   static func outbox(_ outbox: JSONValue) {
-    for upstream in outbox[Shape.Outbox().upstreams] { self.upstream(upstream, byLane: true) }
+    for upstream in upstreams(of: outbox) { self.upstream(upstream, byLane: true) }
     let letters = outbox[Shape.Outbox().deadLetters]
     for letter in letters { deadLetter(letter) }
     guard !letters.isEmpty else { return }
