@@ -61,7 +61,9 @@ import Testing
     try "\(card.epoch):7,open\n".write(
       toFile: card.settings.location + ".mark", atomically: true, encoding: .utf8)
     let store = try Store(card.settings)
-    #expect(store.provenance.loss?.cause == .log && store.provenance.loss?.last == 7)
+    let loss = try #require(store.provenance.loss)
+    #expect(loss.cause == .log && loss.last == 7 && loss.kept == 5 && loss.atLeast == 2)
+    #expect("\(loss)".contains("it lacks at least 2") && "\(loss)".contains("nobody knows how many events"), "\(loss)")
     #expect(store.provenance.putBack == nil && store.epoch != card.epoch && store.identity.epochFirst == 6)
     withExtendedLifetime(card) {}
   }

@@ -146,6 +146,26 @@ import Testing
     #expect(try store.knows(first, through: 9) && store.knows(second, through: 9))
     let words = try #require(store.provenance.lossWords)
     #expect(words.contains("7 events or more") && words.contains("4 events or more"), "\(words)")
+    // A server tells how far it had the lost events.
+    #expect(store.reaches(first, 5, at: "hub")?.contains("is 5") == true)
+    #expect(store.reaches(first, 6, at: "hub") == nil && store.reaches(store.epoch, 1, at: "hub") == nil)
+    #expect(store.provenance.lossWords?.hasSuffix("of epoch \(first) that hub has is 5") == true)
+  }
+
+  @Test func `a loss that is found later joins the earlier one, and only a new one replaces both`() throws {
+    let first = try filled(7, settings)
+    remove()
+    let store = try Store(settings)
+    _ = try store.tellForeign("feedfeedfeedfeed", last: 3)
+    #expect(store.provenance.losses.map(\.epoch) == ["feedfeedfeedfeed", first])
+    // Every upstream has both: with a further loss, none is told again.
+    _ = try store.openCursor(of: "hub", fromStart: true)
+    store.write { store throws(SQLiteError) in try store.setCursor(of: "hub", to: store.lastSeq) }
+    try store.commitNow()
+    try store.markProgress()
+    let epoch = store.epoch
+    _ = try store.replaceDamaged(unsent: 2)
+    #expect(store.provenance.losses.map(\.epoch) == [epoch], "\(store.provenance.lossWords ?? "")")
   }
 
   @Test func `a loss that every upstream has is no news to the databases after it`() throws {

@@ -208,7 +208,13 @@ public final class Daemon {
     for lack in configuration.lacks { log.warning(lack) }
     tellRefusal()
     if let words = store.provenance.lostFromLog ?? store.provenance.putBack {
-      log.error("\(words). Began a new epoch. What is missing and was not sent is lost; a gap tells upstreams")
+      let (loss, isOfLog) = (store.provenance.loss, store.provenance.lostFromLog != nil)
+      // The words about an older copy have it already.
+      let extent = isOfLog ? loss?.extent.map { "; \($0)" } ?? "" : ""
+      let amount = loss.map { ": \($0.amount)" } ?? ""
+      log.error(
+        "\(words)\(extent). Began a new epoch. "
+          + "What is missing and was not sent is lost\(amount); a gap tells upstreams")
     } else if let loss = store.provenance.loss {
       log.error("\(loss)\(loss.cause == .removed ? ". \(Self.goneRemedy)" : "")")
     }

@@ -231,7 +231,7 @@ public final class Store {
     }
     replacements += 1
     let target = lost.saved ?? ""
-    (provenance.loss, provenance.setAside, replacing) = (lost, target, nil)
+    (provenance.loss, provenance.earlierLosses, provenance.setAside, replacing) = (lost, untold, target, nil)
     (isDamaged, ownFile) = (false, nil)
     noteOpenFiles()
     database.keepsLog = marksLog
@@ -253,8 +253,8 @@ public final class Store {
   /// Renames the damaged database. Whatever fails next, this is the file with the lost events.
   private func setAside(_ unsent: Int64?) throws(StoreError) -> (StoreLoss, [StoreLoss]) {
     // `try?`: what cannot be read may not have been reported. The short form in the database has no amounts.
-    let known = provenance.loss
-    let untold = (try? untold())?.map { $0.epoch == known?.epoch ? known ?? $0 : $0 } ?? [known].compactMap(\.self)
+    let known = provenance.losses
+    let untold = (try? untold())?.map { loss in known.first { $0.epoch == loss.epoch } ?? loss } ?? known
     let target = try Self.moveAside(settings.location, "corrupt", clocks)
     let lost = StoreLoss(cause: .damaged, epoch: epoch, last: lastSeq, atMost: unsent, saved: target)
     return (lost, untold)

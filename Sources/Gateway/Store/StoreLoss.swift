@@ -3,6 +3,7 @@
 import JSON
 import SQLite
 import Timing
+import UntrustedText
 
 /// Events that were stored, are no longer here, and may not have reached every upstream.
 public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
@@ -22,6 +23,8 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
   /// The epoch of the lost events, and its last known event; there may have been more.
   public var epoch: String?
   public var last: Int64?
+  /// The last event of that epoch that the database still has; `nil`: none, or unknown.
+  public var kept: Int64?
   /// No upstream lacks more events than this; `nil`: unknown.
   public var atMost: Int64?
   /// The name under which the file with these events was saved.
@@ -41,20 +44,39 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
           + "under its id"
       }
     let it = cause == .removed ? "its log" : "it"
-    let known = [saved.map { "\(it) was saved as \($0)" }, last.map { "there had been \($0) events or more" }]
-    let much = atMost.map { "\($0) events at most" } ?? "nobody knows how many events"
+    let known = [saved.map { "\(it) was saved as \($0)" }, extent]
     return
       "\(([what] + [known.compactMap(\.self).joined(separator: "; ")].filter { !$0.utf8.isEmpty }).joined(separator: ": "))"
       + (atMost == 0
         ? ". Every upstream had all of it"
-        : ". \(cause == .conflict ? "If it is a copy, what" : "What") it had not sent to upstreams is lost: \(much)")
+        : ". \(cause == .conflict ? "If it is a copy, what" : "What") it had not sent to upstreams is lost: \(amount)")
   }
+
+  /// The database lacks at least so many events, which upstreams may have; `nil`: unknown.
+  public var atLeast: Int64? {
+    guard let kept, let last, last > kept else { return nil }
+    return last - kept
+  }
+
+  /// How far the database and the lost events reach, in words; `nil`: unknown.
+  public var extent: String? {
+    let most = last.map { "there had been \($0) events or more" }
+    guard let kept else { return most }
+    let end = "the database ends with event \(kept)"
+    guard let atLeast, let most else { return end }
+    return "\(end), and \(most), so it lacks at least \(atLeast)"
+  }
+
+  /// How many events upstreams lack, in words.
+  public var amount: String { atMost.map { "\($0) events at most" } ?? "nobody knows how many events" }
 
   var body: [UInt8] {
     JSONWriter.object { json in
       json.field("reason", cause.rawValue)
       json.field("epoch", epoch)
       json.field("last", last)
+      json.field("kept", kept)
+      json.field("at_least", atLeast)
       json.field("at_most", atMost)
       json.field("saved", saved)
     }
@@ -88,13 +110,37 @@ public struct StoreProvenance: Equatable, Sendable {
   public internal(set) var setAside: String?
   /// Events of the previous database that are lost; `nil`: no loss is known.
   public internal(set) var loss: StoreLoss?
-  /// Losses before it that not every upstream had received, and that are told again with it.
+  /// Losses before it: those that not every upstream had received, and that are told again with it, and others of this run.
   public internal(set) var earlierLosses: [StoreLoss] = []
-  /// All of these losses, the newest first; `nil`: no loss is known.
+  /// All of these losses, the newest first.
+  var losses: [StoreLoss] { loss.map { [$0] + earlierLosses } ?? [] }
+  /// The newest events of lost epochs at servers.
+  fileprivate var reaches: [Reach] = []
+  /// All of these losses, the newest first, and what servers have of them; `nil`: no loss is known.
   public var lossWords: String? {
-    guard let loss else { return nil }
-    return ([loss] + earlierLosses).map { "\($0)" }.joined(separator: ". Before that, ")
+    guard loss != nil else { return nil }
+    let told = losses.map { "\($0)" }.joined(separator: ". Before that, ")
+    return ([told] + reaches.map(\.words)).joined(separator: ". ")
   }
+
+  fileprivate static let mostEarlier = 8
+  fileprivate static let mostReaches = 16
+
+  /// A server's newest event of an epoch of which events are lost.
+  fileprivate struct Reach: Equatable {
+    let upstream: String
+    let epoch: String
+    let last: Int64
+
+    var words: String { "The newest event of epoch \(epoch) that \(upstream) has is \(last)" }
+  }
+
+  /// A loss that is found in use, in addition to others of this run.
+  fileprivate mutating func add(_ found: StoreLoss) {
+    earlierLosses = Array(losses.filter { $0 != found }.prefix(Self.mostEarlier))
+    loss = found
+  }
+
   /// The lost transactions of the database's log, in words; `nil`: none. Starts a new epoch.
   public fileprivate(set) var lostFromLog: String?
   /// Where the damaged log was saved, or that of a removed database.
@@ -158,7 +204,7 @@ extension Store {
     let isPerhapsCopy = !identity.isNew && !identity.beganInThisRun && !wasInStep
     let found = isPerhapsCopy ? StoreLoss(cause: .conflict, epoch: epoch, last: last) : nil
     try renewEpoch(telling: found, isCopy: found != nil)
-    provenance.loss = provenance.loss ?? found
+    if let found { provenance.add(found) }
     return found
   }
 
@@ -172,11 +218,13 @@ extension Store {
       return StoreLoss(cause: .removed, epoch: mark?.epoch, last: lastMarked, saved: provenance.savedLog)
     }
     let known = mark?.epoch == epoch ? lastMarked : nil
-    if let savedLog = provenance.savedLog { return StoreLoss(cause: .log, epoch: epoch, last: known, saved: savedLog) }
-    if provenance.putBack != nil { return StoreLoss(cause: .older, epoch: epoch, last: known) }
+    if let savedLog = provenance.savedLog {
+      return StoreLoss(cause: .log, epoch: epoch, last: known, kept: lastSeq, saved: savedLog)
+    }
+    if provenance.putBack != nil { return StoreLoss(cause: .older, epoch: epoch, last: known, kept: lastSeq) }
     if isLogMissing {
       provenance.lostFromLog = "the store's log, \(logLocation), was removed"
-      return StoreLoss(cause: .log, epoch: epoch, last: known)
+      return StoreLoss(cause: .log, epoch: epoch, last: known, kept: lastSeq)
     }
     // One that has never had an event was begun by a start that ended before it could tell that there was none.
     let cause: StoreLoss.Cause = lastSeq == 0 ? .removed : .replaced
@@ -211,8 +259,19 @@ extension Store {
     try commitNow()
     identity = begun
     markLoss()
-    provenance.loss = provenance.loss ?? loss
+    provenance.add(loss)
     return loss
+  }
+
+  /// A server's newest event of an epoch is `last`. Returns that in words, once for each server, if events of the epoch are lost here: what came
+  /// later, that server never had.
+  public func reaches(_ epoch: String, _ last: Int64, at upstream: String) -> String? {
+    let lost = provenance.losses.contains { $0.epoch == epoch && $0.cause != .conflict }
+    let isTold = provenance.reaches.contains { $0.epoch == epoch && $0.upstream.isExactly(upstream) }
+    guard lost, !isTold, provenance.reaches.count < StoreProvenance.mostReaches else { return nil }
+    let reach = StoreProvenance.Reach(upstream: upstream, epoch: epoch, last: last)
+    provenance.reaches.append(reach)
+    return reach.words
   }
 
   /// Within a `write`, before any other event of the epoch: reports the loss to every upstream, whatever its filter,
@@ -240,7 +299,8 @@ extension Store {
     for epoch in before.compactMap(\.epoch) { try adopt(epoch, through: Self.unknownEnd) }
     let toldNow = (before + [loss]).compactMap(\.epoch)
     try keepTold(toldBefore.map { $0.epoch } + toldNow)
-    if !before.isEmpty { provenance.earlierLosses = before }
+    // Those of another loss stay with that one.
+    if provenance.loss == nil || provenance.loss == loss { provenance.earlierLosses = before }
     // Of this database every upstream may have all, and still lack those of earlier ones.
     let missing = loss.atMost == 0 ? before : before + [loss]
     guard !missing.isEmpty else { return }

@@ -118,6 +118,7 @@ extension Upstream {
         || others.contains { (other) throws(StoreError) in try store.knows(other.epoch, through: 0) }
       guard isNews else { return }
       for other in others {
+        if let words = store.reaches(other.epoch, other.last, at: name) { log.notice("\(name): \(words)") }
         guard try !store.knows(other.epoch, through: other.last) else {
           try store.note(other.epoch, through: other.last)
           continue
