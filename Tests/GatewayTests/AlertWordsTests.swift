@@ -95,6 +95,28 @@ import Timing
     #expect(try words(store) == ["3: \(was(3))"])
   }
 
+  @Test func `alerts that are dropped while the disk refuses them leave no words behind`() throws {
+    let (store, alerts) = try open()
+    func comesAndGoes(_ number: Int) {
+      let subject = AlertSubject(.journalLoss, "\(number)")
+      alerts.read(subject, .bad(text: "trouble \(number)"))
+      alerts.writer.drop(subject)
+    }
+    try store.database.execute("PRAGMA query_only = ON")
+    for number in 0..<1100 { comesAndGoes(number) }
+    pass(1)
+    #expect(store.alertWords.count >= 1100)
+    // No attempt is under way any more: the oldest make room.
+    comesAndGoes(1100)
+    pass(1)
+    try store.database.execute("PRAGMA query_only = OFF")
+    alerts.writer.write()
+    pass(1)
+    let told = try alertEvents(store).count
+    #expect(told > 2000 && told < 2202, "\(told)")
+    #expect(store.alertWords.count == alerts.board.open.count)
+  }
+
   @Test func `an open alert about messages that the radio lost covers all losses, not only the last one`() throws {
     let (store, alerts) = try open()
     func words() throws -> [String] {

@@ -122,9 +122,11 @@ final class AlertWriter {
     while writing == nil, waiting.count > Self.maxWaiting,
       let whole = AlertChange.firstWhole(in: waiting.map(\.change))
     {
-      waiting.remove(at: whole.end)
+      let subject = waiting.remove(at: whole.end).change.subject
       waiting.remove(at: whole.begin)
       dropped += 2
+      let isWaiting = waiting.contains { $0.change.subject == subject }
+      if !isWaiting, !board.isOpen(subject) { store.alertIsOver(subject.rule.rawValue, subject.name) }
     }
   }
 
@@ -151,7 +153,9 @@ final class AlertWriter {
     // Only those: further changes may belong to another database.
     let written = Set(batch.map(\.number))
     waiting.removeAll { written.contains($0.number) }
-    for subject in batch.map(\.change.subject) where !board.isOpen(subject) {
+    // An alert that ended meanwhile still has its end to write, and its words until then.
+    let unwritten = Set(waiting.map(\.change.subject))
+    for subject in batch.map(\.change.subject) where !board.isOpen(subject) && !unwritten.contains(subject) {
       store.alertIsOver(subject.rule.rawValue, subject.name)
     }
     if dropped > 0 {
