@@ -32,4 +32,14 @@ import Testing
     #expect(bench.observer.findings == [same, same, same], "\(bench.observer.findings)")
     #expect(try !bench.store.knows(Self.other, through: 15), "the next run of the program tells of it")
   }
+
+  @Test func `of epochs that a server invents, those that it named last are remembered`() {
+    var told = ToldEpochs()
+    for number in 1...100 {
+      told["\(number)"] = ToldEpochs.Told(then: nil, now: 1)
+      told["1"] = ToldEpochs.Told(then: nil, now: Int64(number))
+    }
+    #expect(told.count == ToldEpochs.most)
+    #expect(told["1"]?.now == 100 && told["100"] != nil && told["2"] == nil)
+  }
 }

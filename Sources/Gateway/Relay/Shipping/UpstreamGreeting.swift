@@ -126,13 +126,13 @@ extension Upstream {
         // A report is an event, too: the epochs of two clones that report each other would go on without end.
         if let told = health.starts.told[other.epoch] {
           let then = told.then ?? other.last
-          health.starts.told[other.epoch] = FreshStarts.Told(then: then, now: max(told.now, other.last))
+          health.starts.told[other.epoch] = ToldEpochs.Told(then: then, now: max(told.now, other.last))
           if other.last > told.now { health.observer?.upstream(name, found: .otherEpoch(other.epoch, last: then)) }
           continue
         }
         guard health.starts.foreign.take(at: loop.now) else { continue }
         let loss = try store.tellForeign(other.epoch, last: other.last)
-        health.starts.told[other.epoch] = FreshStarts.Told(then: other.last, now: other.last)
+        health.starts.told[other.epoch] = ToldEpochs.Told(then: other.last, now: other.last)
         log.error("\(name): \(loss). Every upstream is told. See docs/hub.md, \"One identity, two histories\"")
         health.observer?.upstream(name, found: .otherEpoch(other.epoch, last: other.last))
       }
@@ -157,7 +157,7 @@ extension Upstream {
       if let loss {
         log.warning("\(name): \(loss). Every upstream is told")
         if let epoch = loss.epoch {
-          health.starts.told[epoch] = FreshStarts.Told(then: loss.last, now: loss.last ?? 0)
+          health.starts.told[epoch] = ToldEpochs.Told(then: loss.last, now: loss.last ?? 0)
         }
       }
       health.starts.renewalsInARow += 1
@@ -184,17 +184,36 @@ struct FreshStarts {
   var returns = Ration(most: 16, oneIn: .seconds(300))
   /// Epochs that this database has never had.
   var foreign = Ration(most: 16, oneIn: .seconds(3600))
-  /// Epochs of which upstreams were told in this run of the program, because this server has more of them than the database. One that goes on is of
-  /// another gateway with this id, which runs at the same time.
-  var told: [String: Told] = [:]
+  var told = ToldEpochs()
 
+  mutating func tookSome() { (renewalsInARow, wasInStep) = (0, true) }
+}
+
+/// Epochs of which upstreams were told in this run of the program, because this server has more of them than the database. One that goes on is of
+/// another gateway with this id, which runs at the same time. A server that invents epochs can add one an hour: of those that it named last, `most`
+/// are kept, and another one would be told again.
+struct ToldEpochs {
   /// The server's last event of an epoch: when upstreams were told, if it was known, and since.
   struct Told {
     var then: Int64?
     var now: Int64
   }
 
-  mutating func tookSome() { (renewalsInARow, wasInStep) = (0, true) }
+  /// Four times what a greeting names.
+  static let most = 64
+
+  private var all: [(epoch: String, told: Told)] = []
+
+  var count: Int { all.count }
+
+  subscript(epoch: String) -> Told? {
+    get { all.first { $0.epoch == epoch }?.told }
+    set {
+      all.removeAll { $0.epoch == epoch }
+      if let newValue { all.append((epoch, newValue)) }
+      all.removeFirst(max(0, all.count - Self.most))
+    }
+  }
 }
 
 /// A difference between the journal and the server.
