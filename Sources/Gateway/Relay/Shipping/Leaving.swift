@@ -42,12 +42,16 @@ extension Upstream {
   /// The answers to batches under way are given up. What the server has acknowledged of them by now is not sent again.
   func takeParts() {
     for lane in Lane.allCases {
-      guard let flight = underWay.flights.first(where: { $0.lane == lane }), flight.purpose == .journal,
-        flight.epoch == store.epoch, let seq = carrier.taken(of: flight.batch), seq > journal.lanes[lane].taken
-      else { continue }
-      journal.serverHas(seq, in: lane)
-      journal.lanes[lane].isAhead = true
-      advance(lane, flight.batch, to: seq)
+      // A later batch counts only behind a whole one.
+      for flight in underWay.flights where flight.lane == lane {
+        guard flight.purpose == .journal, flight.epoch == store.epoch,
+          let seq = carrier.taken(of: flight.batch), seq > journal.lanes[lane].taken
+        else { break }
+        journal.serverHas(seq, in: lane)
+        journal.lanes[lane].isAhead = true
+        advance(lane, flight.batch, to: seq)
+        guard seq >= flight.batch.events.last?.seq ?? .max else { break }
+      }
     }
   }
 
