@@ -2,6 +2,7 @@
 
 import EventLoop
 import Store
+import Timing
 import UntrustedText
 
 /// Periodic work of the store: deletes old rows, indexes words, and frees memory.
@@ -31,8 +32,10 @@ final class StoreMaintenance {
   private let damage = Waiter()
   /// Commits since the store was last idle.
   private var commits = 0
-  /// Events that this sweep has deleted before every upstream had them.
-  private var givenUp: JournalTrim?
+  /// Events that were deleted before every upstream had them, and that the log has not reported: one entry for each reason.
+  private var givenUp: [JournalTrim] = []
+  /// A full journal in a long outage is cut again and again.
+  private var givenUpLines = Ration.hourly
   /// Learns of each hour, and of deleted events.
   weak var alerts: GatewayAlerts?
 
@@ -49,6 +52,7 @@ final class StoreMaintenance {
     defer {
       isOver = true
       tasks.cancel()
+      logWhatWasGivenUp(isEnd: true)
     }
     while true {
       await trimJournal()
@@ -133,11 +137,17 @@ final class StoreMaintenance {
     guard !isTrimming else { return }
     isTrimming = true
     defer { isTrimming = false }
+    var sweep: [JournalTrim] = []
     do throws(StoreError) {
-      while let trim = try await trimStep() { note(trim) }
+      while let trim = try await trimStep() {
+        guard trim.reason != nil else { continue }
+        Self.add(trim, to: &sweep)
+        Self.add(trim, to: &givenUp)
+      }
     } catch {
       log.warning("trimming the journal failed: \(error)")
     }
+    for trim in sweep { alerts?.journalWasCut(trim) }
     logWhatWasGivenUp()
   }
 
@@ -147,35 +157,30 @@ final class StoreMaintenance {
     return trim
   }
 
-  private func note(_ trim: JournalTrim) {
-    guard let reason = trim.reason else { return }
-    if givenUp?.reason != reason { logWhatWasGivenUp() }
-    guard var whole = givenUp else {
-      givenUp = trim
-      return
-    }
-    whole.last = trim.last
+  private static func add(_ trim: JournalTrim, to trims: inout [JournalTrim]) {
+    guard let place = trims.firstIndex(where: { $0.reason == trim.reason }) else { return trims.append(trim) }
+    trims[place].last = trim.last
     for missed in trim.missedBy {
-      if let index = whole.missedBy.firstIndex(where: { $0.upstream.isExactly(missed.upstream) }) {
-        whole.missedBy[index].events += missed.events
+      if let index = trims[place].missedBy.firstIndex(where: { $0.upstream.isExactly(missed.upstream) }) {
+        trims[place].missedBy[index].events += missed.events
       } else {
-        whole.missedBy.append(missed)
+        trims[place].missedBy.append(missed)
       }
     }
-    givenUp = whole
   }
 
-  /// Logs the deleted events of a sweep, once.
-  private func logWhatWasGivenUp() {
-    guard let trim = givenUp else { return }
-    givenUp = nil
-    alerts?.journalWasCut(trim)
-    let why =
-      trim.reason == "age" ? "older than journal_max_age_days" : "the journal is full (journal_max_size)"
-    log.warning(
-      "events \(trim.first) to \(trim.last) of the journal were deleted: \(why). "
-        + "\(trim.missedBy.map { "\($0.upstream) had not acknowledged \($0.events) of them" }.joined(separator: ", ")); the gap is reported there"
-    )
+  /// Logs deleted events at once, and further ones together, at most once an hour and at the end.
+  private func logWhatWasGivenUp(isEnd: Bool = false) {
+    guard !givenUp.isEmpty, isEnd || givenUpLines.take(at: loop.now) else { return }
+    for trim in givenUp {
+      let why =
+        trim.reason == "age" ? "older than journal_max_age_days" : "the journal is full (journal_max_size)"
+      log.warning(
+        "events \(trim.first) to \(trim.last) of the journal were deleted: \(why). "
+          + "\(trim.missedBy.map { "\($0.upstream) had not acknowledged \($0.events) of them" }.joined(separator: ", ")); the gap is reported there"
+      )
+    }
+    givenUp = []
   }
 
   /// Removes messages in steps, until there are none to remove.
