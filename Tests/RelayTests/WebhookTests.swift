@@ -446,6 +446,11 @@ private final class Hook {
         body: Array(#"{"lane":"messages","first":1,"last":9,"count":\#(count),"reason":"quota"}"#.utf8))
       #expect(String(decoding: chat.render(gap, gateway: "hill"), as: UTF8.self) == "gateway hill: \(words)")
     }
+    let ofDatabase = JournalEvent(
+      seq: 9, at: 1, trusted: true, kind: "gap", body: Array(#"{"reason":"damaged","at_most":7}"#.utf8))
+    #expect(
+      String(decoding: chat.render(ofDatabase, gateway: "hill"), as: UTF8.self)
+        == "gateway hill: at most 7 events are lost (damaged)")
   }
 
   @Test(arguments: [

@@ -55,7 +55,9 @@ final class HookCarrier: Carrier {
     guard let event = batch.events.first else { return .acknowledged(through: batch.last) }
     let through = batch.events.count > 1 ? event.seq : batch.last
     guard takesGaps || event.kind != EventKind.gap.rawValue else {
-      let count = (event.json?["count"] ?? event.json?["at_most"])?.integer.map { "\($0)" } ?? "nobody knows how many"
+      let body = event.json
+      let most = body?["at_most"]?.integer.map { "at most \($0)" }
+      let count = body?["count"]?.integer.map { "\($0)" } ?? most ?? "nobody knows how many"
       log.warning(
         "\(name): missing events, which were deleted before it had them, damaged or lost with a database: \(count). Its `kinds` do not name gap: its program is not told"
       )

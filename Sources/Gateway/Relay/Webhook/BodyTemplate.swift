@@ -111,7 +111,8 @@ public struct BodyTemplate: Equatable, Sendable {
     let reason = body["reason"]?.string
     // What another card had not sent, only that card knows.
     let unknown = "events \(reason == "conflict" ? "may be" : "are") lost, and nobody knows how many"
-    return (count > 0 ? "\(count) events are lost" : unknown) + (reason.map { " (\($0))" } ?? "")
+    let most = body["at_most"]?.count.map { "at most \($0) events are lost" }
+    return (count > 0 ? "\(count) events are lost" : most ?? unknown) + (reason.map { " (\($0))" } ?? "")
   }
 
   private static func text(_ value: JSONValue?) -> String {
