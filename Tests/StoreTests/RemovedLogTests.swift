@@ -121,6 +121,20 @@ import Testing
     #expect(store.provenance.loss == nil && store.epoch == epoch && store.lastSeq == 4)
   }
 
+  @Test func `a database is restored with its log, and without one of an attempt that was cut off`() throws {
+    let (whole, lacking) = (try killed(without: [".id", ".mark"]), try killed(without: ["-wal", ".id", ".mark"]))
+    func restored(_ card: Card, as name: String) throws -> Int64 {
+      let settings = Store.Settings(location: whole.folder.location(name))
+      #expect(try Store.restore(card.settings.location, settings: settings) == nil)
+      return try Store(settings).lastSeq
+    }
+    #expect(try restored(whole, as: "first.db") == 7)
+    try FileManager.default.copyItem(
+      atPath: whole.settings.location + "-wal", toPath: whole.folder.location("second.db.restoring-wal"))
+    #expect(try restored(lacking, as: "second.db") == 5)
+    withExtendedLifetime((whole, lacking)) {}
+  }
+
   @Test func `a database that replaces a damaged one is marked with its log`() throws {
     let (shop, card) = (try Shop(in: Scratch(inMemory: true)), Scratch(inMemory: true))
     try shop.append(3)

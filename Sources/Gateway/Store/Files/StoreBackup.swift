@@ -38,7 +38,11 @@ extension Store {
     defer { withExtendedLifetime(lock) {} }
     try check(backup)
     let part = settings.location + ".restoring"
+    // SQLite would read the log of an attempt that was cut off into this copy.
+    for suffix in ["-wal", "-shm"] { unlink(part + suffix) }
     try StoreFiles.copy(backup, to: part)
+    // A database that was set aside after a kill has its newest data in its log alone. The check above has read both.
+    if StoreFiles.number(of: backup + "-wal") != nil { try StoreFiles.copy(backup + "-wal", to: part + "-wal") }
     try prove(part, of: backup, settings)
     var replaced: Replaced?
     if access(settings.location, F_OK) == 0 {
