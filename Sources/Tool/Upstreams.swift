@@ -161,9 +161,12 @@ struct UpstreamCommand: ParsableCommand {
 
     /// Contents of the files to send, by the key that names each on the gateway.
     private func files(tokenKey: String) throws -> [(String, JSONValue)] {
-      var files = try file.map { item in
+      var files = try file.map { (item) throws -> (String, JSONValue) in
         let (key, location) = try Self.pair(item, "--file: expected KEY=FILE, such as ca_file=ca.pem")
-        return (key, JSONValue.string(try InputFile.string(InputFile.read(location), from: location)))
+        let bytes = try InputFile.read(location)
+        let isPEM = ["ca_file", "cert_file", "key_file"].contains(key)
+        let text = try isPEM ? InputFile.pem(bytes, from: location) : InputFile.string(bytes, from: location)
+        return (key, .string(text))
       }
       guard !tokenStdin || tokenFile == nil else {
         throw ValidationError("--token-file and --token-stdin cannot be combined")

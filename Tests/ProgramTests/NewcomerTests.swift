@@ -96,6 +96,15 @@ extension WholeProgramTests {
     ]
     for (bytes, place) in cases { #expect(BrokenText(bytes, from: "here")?.byte == place, "\(bytes)") }
   }
+
+  @Test func `a file with certificates may have comments in any encoding`() throws {
+    let block = "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"
+    let comment: [UInt8] = Array("# Autorit".utf8) + [0xE9, 0x0A]
+    let bytes = comment + Array(block.utf8) + comment + Array(block.utf8)
+    #expect(try InputFile.pem(bytes, from: "ca.pem") == block + block)
+    #expect(try InputFile.pem(Array("# é\n\(block)".utf8), from: "ca.pem") == "# é\n\(block)", "unchanged")
+    #expect(throws: ExitCode(EX_DATAERR)) { _ = try InputFile.pem([0x30, 0x82, 0xFF], from: "ca.der") }
+  }
 }
 
 @Suite struct TimeArgumentTests {

@@ -52,6 +52,21 @@ enum InputFile {
     if let broken = BrokenText(bytes, from: place) { throw broken }
     return String(decoding: bytes, as: UTF8.self)
   }
+
+  /// The content of a file with certificates or keys. What stands around its blocks is a comment in any encoding: without UTF-8, only the blocks count.
+  static func pem(_ bytes: [UInt8], from place: String) throws -> String {
+    guard BrokenText(bytes, from: place) != nil else { return String(decoding: bytes, as: UTF8.self) }
+    var (blocks, isInside) = ([UInt8](), false)
+    for line in bytes.split(separator: UInt8(ascii: "\n")) {
+      isInside = isInside || line.starts(with: "-----BEGIN ".utf8)
+      if isInside {
+        blocks += line
+        blocks.append(UInt8(ascii: "\n"))
+      }
+      if line.starts(with: "-----END ".utf8) { isInside = false }
+    }
+    return try string(blocks.isEmpty ? bytes : blocks, from: place)
+  }
 }
 
 /// Standard output, or a file that gets its name when it is complete. It writes every byte unchanged, except to a terminal.
