@@ -32,6 +32,25 @@ import Testing
     relay.stop()
   }
 
+  @Test func `dead letters are among what upstreams lack, and an unreadable table of them makes that unknown`() throws {
+    let (scratch, loop) = (Scratch(inMemory: true), EventLoop())
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let relay = try Relay(
+      [settings("a"), settings("b")], store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    func lacking() -> [String] { relay.lacking.map { "\($0.upstream) \($0.events.map { "\($0)" } ?? "?")" } }
+    #expect(lacking() == [])
+    store.write { store throws(SQLiteError) in
+      let seq = try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array("{}".utf8))
+      let event = JournalEvent(seq: seq, at: 1, trusted: true, kind: "message", body: Array("{}".utf8))
+      try store.bury(event, upstream: "b", status: 422, reason: "no", at: 1)
+    }
+    try store.commitNow()
+    #expect(lacking() == ["a 1", "b 2"])
+    try store.database.execute("ALTER TABLE dead_letters RENAME TO gone")
+    #expect(lacking() == ["a ?", "b ?"])
+    relay.stop()
+  }
+
   @Test func `a position that the disk refuses is told, with what a kill would send again, and is written later`()
     throws
   {

@@ -120,10 +120,16 @@ import Testing
       let backup = try store.beginBackup(to: scratch.location("copy"))
       while try !backup.step(pages: 100) {}
       try hear(store, 5)
+      let refused = JournalEvent(seq: 2, at: 1, trusted: true, kind: "contact", body: [0x7B, 0x7D])
+      store.write { store throws(SQLiteError) in
+        try store.bury(refused, upstream: "quick", status: 422, reason: "no", at: 1)
+      }
+      try store.commitNow()
     }
-    // The backup lacks five messages and five contacts: one upstream has all of them, the other none.
+    // The backup lacks five messages and five contacts: one upstream has all of them, the other none. It also lacks a
+    // dead letter.
     let replaced = try #require(try Store.restore(scratch.location("copy"), settings: settings))
-    #expect(try #require(replaced.unsent).map { "\($0.upstream) \($0.events)" } == ["quick 0", "slow 10"])
+    #expect(try #require(replaced.unsent).map { "\($0.upstream) \($0.events)" } == ["quick 1", "slow 10"])
     // Once more, after three other events: the epoch is a new one now, and events that both have are no loss.
     do {
       let store = try Store(settings)

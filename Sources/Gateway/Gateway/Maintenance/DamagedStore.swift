@@ -73,8 +73,11 @@ extension Daemon {
     do throws(StoreError) {
       // Waiting writes belong to the old database, and fail with it.
       store.settle()
-      let unsent = relay.pending
-      let most = earlier == nil ? unsent.map(\.events).max() ?? 0 : store.lastSeq
+      let lacking = relay.lacking
+      let unsent = lacking.compactMap { one in one.events.map { (upstream: one.upstream, events: $0) } }
+      var most: Int64? = earlier == nil ? unsent.map(\.events).max() ?? 0 : store.lastSeq
+      // The damage does not let all dead letters be counted.
+      if unsent.count < lacking.count { most = nil }
       let location = try store.replaceDamaged(unsent: most, upstreams: relay.upstreams.map(\.name))
       log.error("the database is damaged: saved as \(location); created a new one with a new epoch")
       return Replacement(

@@ -120,9 +120,12 @@ public final class Relay {
 
   public var historyFound: (_ upstream: String, HistoryFinding) -> Void = { _, _ in }
 
-  /// Upstreams with waiting events, and the number of these.
-  public var pending: [(upstream: String, events: Int64)] {
-    upstreams.map { ($0.name, $0.pendingEvents) }.filter { $0.events > 0 }
+  /// Upstreams that lack events, and the number of these: what waits, and dead letters, which an operator could have sent again. `nil`: unknown.
+  public var lacking: [(upstream: String, events: Int64?)] {
+    upstreams.map { (upstream) -> (upstream: String, events: Int64?) in
+      let letters = store.ifReadable { try store.deadLetterCounts(of: upstream.name) }
+      return (upstream.name, letters.map { $0.all + upstream.pendingEvents })
+    }.filter { $0.events != 0 }
   }
 
   /// The largest number of events that wait for one upstream.

@@ -84,7 +84,13 @@ extension Store {
             SELECT 1 FROM backup.messages AS b
             WHERE \(isOwn) AND b.id = a.id AND b.seq = a.seq AND b.identity = a.identity))
         """
-      let counts = (journal + [messages]).joined(separator: " + ")
+      // An operator could have sent them again.
+      let letters = """
+        (SELECT count(*) FROM dead_letters AS a WHERE a.upstream = cursors.upstream AND a.retry >= 0 AND NOT EXISTS(
+          SELECT 1 FROM backup.dead_letters AS b
+          WHERE \(isOwn) AND b.upstream = a.upstream AND b.seq = a.seq AND b.body IS a.body))
+        """
+      let counts = (journal + [messages, letters]).joined(separator: " + ")
       let statement = "SELECT upstream, \(counts) FROM cursors WHERE removed IS NULL ORDER BY upstream"
       try previous.each(statement, []) { (row) throws(SQLiteError) in
         unsent.append((row.text(0), row.integer(1)))
