@@ -458,4 +458,23 @@ struct Shop {
     }
     #expect(sound == [true, false, true])
   }
+
+  @Test func `each document is announced once, however many there are`() throws {
+    let shop = try Shop()
+    let keys = (0..<200).map { "node/\(1000 + $0)/alias" }
+    shop.store.write { store throws(SQLiteError) in
+      for key in keys { _ = try store.editDocument(key, "\"a\"", at: Shop.moment) }
+    }
+    try shop.store.commitNow()
+    let edits = shop.store.lastSeq
+    shop.store.write { store throws(SQLiteError) in try store.announceDocuments(at: Shop.moment) }
+    try shop.store.commitNow()
+    var told: [String] = []
+    try shop.store.readJournal(after: edits) { event, _ in
+      // `try?`: a body that is no JSON is missing below.
+      told.append((try? JSONValue(parsing: event.body))?["key"]?.string ?? "")
+      return true
+    }
+    #expect(told == keys)
+  }
 }

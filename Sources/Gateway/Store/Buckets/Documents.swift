@@ -3,6 +3,7 @@
 import Documents
 import JSON
 import SQLite
+import UntrustedText
 
 /// Documents that this gateway and its hubs both edit. Source: docs/documents.md.
 extension Store {
@@ -89,14 +90,20 @@ extension Store {
     return true
   }
 
-  /// Within a `write`: journals all documents again, for a hub that was restored.
+  /// Within a `write`: journals all documents again, for a hub that was restored. A few at a time are in memory: all may be ten megabytes.
   public func announceDocuments(at moment: Moment) throws(SQLiteError) {
-    let all = try database.rows("SELECT key, value, updated_at, by_hub FROM documents ORDER BY key") {
-      Self.document($0)
-    }
-    for document in all {
-      let seq = try append(.document, at: moment, body: Self.body(document, via: nil))
-      try keep(document, seq: seq)
+    var last = ""
+    while true {
+      let some = try database.rows(
+        "SELECT key, value, updated_at, by_hub FROM documents WHERE key > ? ORDER BY key LIMIT 64", [.text(last)]
+      ) { Self.document($0) }
+      // A damaged key could be read again and again.
+      guard let end = some.last?.key, !end.isExactly(last) else { return }
+      for document in some {
+        let seq = try append(.document, at: moment, body: Self.body(document, via: nil))
+        try keep(document, seq: seq)
+      }
+      last = end
     }
   }
 
