@@ -350,12 +350,13 @@ struct GatewayDoctor {
       return "Check the certificate: `openssl s_client -connect HOST:PORT`; for a private authority, set ca_file."
     }
     let (name, next) = (Escaping.argument(status.name), status.nextAttempt ?? 0)
+    let hasLosses = status.losses.givenUp > 0 || status.losses.ahead > 0
+    let gateway = hasLosses ? "The gateway" : "Nothing is lost; the gateway"
     // The gateway's own pauses are shorter: the server has asked for this one.
     if next > Int64(RetryPolicy.limit.inSeconds) {
-      return
-        "Nothing is lost; the gateway tries again in \(next / 60) min, at once with `meshpost upstream resume \(name)`."
+      return "\(gateway) tries again in \(next / 60) min, at once with `meshpost upstream resume \(name)`."
     }
-    let waits = "Nothing is lost; the gateway retries automatically."
+    let waits = "\(gateway) retries automatically."
     return status.maySkip
       ? "\(waits) If the server fails over the same event each time: `meshpost upstream skip \(name)`" : waits
   }
