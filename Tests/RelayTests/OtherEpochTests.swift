@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-import Store
 import Testing
 
 @testable import Relay
+@testable import Store
 
 /// Servers that have an epoch of this gateway's id that its database has never had.
 @Suite(.serialized) struct OtherEpochTests {
@@ -31,6 +31,16 @@ import Testing
     let same = HistoryFinding.otherEpoch(Self.other, last: 9)
     #expect(bench.observer.findings == [same, same, same], "\(bench.observer.findings)")
     #expect(try !bench.store.knows(Self.other, through: 15), "the next run of the program tells of it")
+  }
+
+  @Test func `how far a server had a lost epoch is shown with the loss`() throws {
+    let bench = try Bench()
+    bench.store.provenance.loss = StoreLoss(cause: .log, epoch: Self.other, last: 12)
+    bench.append(3)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    meet(9, bench)
+    let words = bench.store.provenance.lossWords ?? ""
+    #expect(words.contains("of epoch \(Self.other) that \(bench.upstream.name) has is 9"), "\(words)")
   }
 
   @Test func `of epochs that a server invents, those that it named last are remembered`() {
