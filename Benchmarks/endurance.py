@@ -148,6 +148,7 @@ class Site:
             name = "broker"
             kind = "mqtt"
             url = "mqtt://127.0.0.1:{self.broker}"
+            allow = ["send"]
             commands_per_minute = 60
             [[upstream]]
             name = "webhook"

@@ -183,13 +183,13 @@ def hook(port):
 
 
 try:
-    token = f'token_file = "{folder}/token"'
+    token = f'token_file = "{folder}/token"\nallow = ["send"]'
     print(f"seed {options.seed}")
     print("| upstream | up, single | down | up, backlog | down | a command, down | its answer, up |")
     print("|---|---|---|---|---|---|---|")
     measure("hub, live", hub, "http", token, hub_command)
     measure("hub, HTTP", hub, "http", token + '\nlink = "http"')
-    measure("MQTT 5", broker, "mqtt", 'kind = "mqtt"', broker_command)
+    measure("MQTT 5", broker, "mqtt", 'kind = "mqtt"\nallow = ["send"]', broker_command)
     measure("MQTT 5, text only", broker, "mqtt", 'kind = "mqtt"\ntemplate = "{{sender_name}}: {{text}}"')
     measure("webhook", hook, "http", 'kind = "webhook"')
     measure("webhook, batches", hook, "http", 'kind = "webhook"\nbatch = true')

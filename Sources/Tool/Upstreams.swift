@@ -100,6 +100,7 @@ struct UpstreamCommand: ParsableCommand {
     @Flag(help: "Read the token from the first line of standard input, or prompt for it.") var tokenStdin = false
     @Option(help: "Another local file, as KEY=FILE, such as ca_file=ca.pem.") var file: [String] = []
     @Option(help: "now, or start to include the existing journal.") var from = "now"
+    @Option(help: "What the server may make this gateway do: \(UpstreamRights.help). Default: none.") var allow: String?
     @Option(
       help: """
         Another key, as KEY=VALUE: a number, true, false, a JSON list, or text. KEY=- prompts for the value, or reads it from a line of \
@@ -116,6 +117,7 @@ struct UpstreamCommand: ParsableCommand {
         ("name", .string(name)), ("kind", .string(kind ?? (isBroker ? "mqtt" : "hub"))), ("url", .string(url)),
         ("from", .string(from)),
       ]
+      if let allow { fields.append(("allow", .array(UpstreamRights.read(allow).map { .string($0) }))) }
       for setting in set {
         let (key, text) = try Self.pair(setting, "--set: expected KEY=VALUE")
         if text == "-" {

@@ -129,6 +129,11 @@ import Transport
     let ending = GatewayDoctor.upstream(status(.idle, nil, expiry: 10 * 86400), now: 0)
     #expect(ending.map(\.state) == [.ok, .warning] && ending[1].message.contains("10 days"))
     #expect(GatewayDoctor.upstream(status(.idle, nil, expiry: 100 * 86400), now: 0).map(\.state) == [.ok])
+    var asking = status(.idle, nil)
+    asking.unpermitted = .init(commands: ["send"], line: "allow = [\"send\"]")
+    let unpermitted = GatewayDoctor.upstream(asking, now: 0).last
+    #expect(unpermitted?.state == .warning && unpermitted?.message.contains("asked for send") == true)
+    #expect(unpermitted?.remedy?.contains("allow = [\"send\"]") == true)
     for (url, isOpen) in [
       ("http://hub.example", true), ("mqtt://10.0.0.7:1883", true), ("ws://b.example/mqtt", true),
       ("https://hub.example", false), ("mqtts://b.example", false), ("http://127.0.0.1:8787", false), ("a hook", false),

@@ -235,7 +235,7 @@ import Transport
     ("topic = \"m/{gateway}/{channel_name}\"\nkinds = [\"message\"]\ntemplate = \"{{age_s}}\"", []),
     ("status_topic = \"m/{gatway}\"", ["{gatway} has no value here"]),
     ("status_topic = \"m/{gateway}/{kind}\"", []),
-    ("command_topic = \"m/{gateway}/{channel}\"", ["{channel} has no value here"]),
+    ("allow = [\"send\"]\ncommand_topic = \"m/{gateway}/{channel}\"", ["{channel} has no value here"]),
   ]) func `a mistyped field of a template or a topic causes a warning`(_ text: String, _ words: [String]) throws {
     let broker = text.hasPrefix("url") ? "" : "kind = \"mqtt\"\nurl = \"mqtt://b.example\"\n"
     let warnings = try parse("[[upstream]]\nname = \"a\"\ncontacts = []\nchannels = []\n\(broker)\(text)").warnings
@@ -299,10 +299,10 @@ import Transport
   }
 
   private static let broker =
-    "[gateway]\nid = \"hill\"\n[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\n"
+    "[gateway]\nid = \"hill\"\n[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\nallow = [\"send\"]\n"
 
   @Test(arguments: [
-    ("topic = \"m/x\"\ncommand_topic = \"m/x\"", "line 7: upstream.topic: the gateway would publish to \"m/x\""),
+    ("topic = \"m/x\"\ncommand_topic = \"m/x\"", "line 8: upstream.topic: the gateway would publish to \"m/x\""),
     ("topic = \"m/{gateway}\"\ncommand_topic = \"m/hill\"", "upstream.topic"),
     ("command_topic = \"meshpost/{gateway}/outgoing\"", "upstream.topic"),
     ("command_topic = \"meshpost/{gateway}/commanded\"", "upstream.topic"),
@@ -313,14 +313,15 @@ import Transport
     ("home_assistant = true\ncommand_topic = \"homeassistant/meshpost/hill/radio\"", "upstream.home_assistant_prefix"),
     ("observer = true\niata = \"ZRH\"\ncommand_topic = \"meshcore/ZRH/k/packets\"", "upstream.observer"),
     (
-      "[[upstream]]\nname = \"c\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\ncommand_topic = \"meshpost/hill/message\"",
+      "[[upstream]]\nname = \"c\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\nallow = [\"send\"]\ncommand_topic = \"meshpost/hill/message\"",
       "upstream.command_topic: upstream \"a\" publishes to \"meshpost/hill/message\" (topic)"
     ),
     (
       "[[upstream]]\nname = \"c\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\ntopic = \"meshpost/hill/command\"\nallow = []",
       "upstream.topic: \"meshpost/hill/command\" is where upstream \"a\" takes commands"
     ),
-    ("", nil), ("topic = \"m\"\ncommand_topic = \"m\"\nallow = []", nil), ("home_assistant = true", nil),
+    ("", nil), ("home_assistant = true", nil),
+    ("[[upstream]]\nname = \"c\"\nkind = \"mqtt\"\nurl = \"mqtt://b\"\ntopic = \"m\"\ncommand_topic = \"m\"", nil),
     ("home_assistant = true\nhome_assistant_prefix = \"meshpost\"", nil),
     ("topic = \"{kind}\"\ncommand_topic = \"command\"", nil),
     ("topic = \"meshpost/{gateway}/{channel_name}\"", nil),
@@ -461,7 +462,7 @@ import Transport
     ("token_owner = \"x\"", "radio_token = true"),
   ])
   func `a broker's key that has no effect without another key causes a warning`(_ key: String, _ other: String) throws {
-    let broker = "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtts://x\"\n\(key)\n"
+    let broker = "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtts://x\"\n\(key)\nallow = [\"send\"]\n"
     let warnings = try parse(broker).warnings
     #expect(
       warnings.count == 1 && warnings[0].contains("line 5") && warnings[0].hasSuffix("without \(other)"), "\(warnings)")

@@ -76,4 +76,21 @@ import Testing
     off.isOn = false
     #expect(said("a: b", off) == [])
   }
+
+  @Test(arguments: [
+    ("commands_per_minute = 5", ["commands_per_minute"]), ("", []), ("allow = []", []),
+    ("command_topic = \"m/x\"\nallow = []", ["command_topic"]),
+    ("home_assistant = true\nhome_assistant_notify = [\"Birch\"]", ["home_assistant_notify"]),
+  ])
+  func `a server may do nothing that no line permits, and a key that needs it names the line`(
+    _ keys: String, _ warned: [String]
+  ) throws {
+    let broker = "[[upstream]]\nname = \"a\"\nkind = \"mqtt\"\nurl = \"mqtts://x\"\n"
+    let configuration = try parse(broker + keys)
+    #expect(configuration.upstreams.map(\.journal.allowed) == [[]])
+    let warnings = configuration.warnings
+    #expect(warnings.count == warned.count && warnings.allSatisfy { $0.contains("allow = [\"send\"]") }, "\(warnings)")
+    for key in warned { #expect(warnings.contains { $0.contains("upstream.\(key): ") }, "\(warnings)") }
+    if !keys.contains("allow") { #expect(try parse(broker + keys + "\nallow = [\"send\"]").warnings.isEmpty) }
+  }
 }

@@ -32,6 +32,7 @@ extension WholeProgramTests {
         name = "broker"
         kind = "mqtt"
         url = "mqtt://127.0.0.1:\(broker.port)"
+        allow = ["send"]
         kinds = ["message"]
         \(extra)
         """)

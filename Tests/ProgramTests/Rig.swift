@@ -58,6 +58,7 @@ final class Rig {
       name = "hub"
       url = "\(url ?? "http://127.0.0.1:\(hubPort)")"
       token_file = "\(scratch.location("token"))"
+      \(UpstreamKeys.rights(beside: extra))
       \(extra)
       """)
   }

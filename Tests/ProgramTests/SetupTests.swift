@@ -99,7 +99,7 @@ extension WholeProgramTests {
         "hilltop",
         "--upstream", "https://hub.example.org", "--token-file", token, "--upstream",
         "field=mqtts://broker.example.org",
-        "--user", "field=hill\"top", "--token-file", "field=\(token)",
+        "--user", "field=hill\"top", "--token-file", "field=\(token)", "--allow", "field=send,status",
       ]
       let answer = try meshpost(words)
       #expect(answer.code == 0, "\(answer.lines)")
@@ -107,7 +107,7 @@ extension WholeProgramTests {
       for line in [
         "id = \"hilltop\"", "link = \"\(rig.link)\"", "advert_when_new = true", "key = \"77f0b83f\"",
         "token_file = \"hub.token\"",
-        "password_file = \"field.token\"", "user = \"hill\\\"top\"",
+        "password_file = \"field.token\"", "user = \"hill\\\"top\"", "allow = []", "allow = [\"send\", \"status\"]",
       ] { #expect(text.contains(line), "\(line) in \(text)") }
       #expect(!text.contains("a-token-that-is-secret"))
       let secret = rig.scratch.location("credentials/hub.token")
@@ -299,14 +299,16 @@ extension WholeProgramTests {
       let file = scratch.write("etc.toml", written)
       let url = "https://new.example.org"
       let kept = try meshpost(
-        ["setup", "--no-start", "--config", file], input: ["y", "y", url, "hub", "n", "../hub", "other", "", "n"])
+        ["setup", "--no-start", "--config", file], input: ["y", "y", url, "hub", "n", "../hub", "other", "", "n", "n"])
       #expect(kept.code == 0, "\(kept.lines)")
       let text = try String(contentsOfFile: file, encoding: .utf8)
       #expect(text.contains("old.example.org") && text.contains("name = \"other\""), "\(text)")
       let replaced = try meshpost(
-        ["setup", "--no-start", "--config", file], input: ["y", "y", "https://third.example.org", "hub", "y", "", "n"])
+        ["setup", "--no-start", "--config", file],
+        input: ["y", "y", "https://third.example.org", "hub", "y", "", "y", "n"])
       #expect(replaced.code == 0, "\(replaced.lines)")
-      #expect(try !String(contentsOfFile: file, encoding: .utf8).contains("old.example.org"))
+      let now = try String(contentsOfFile: file, encoding: .utf8)
+      #expect(!now.contains("old.example.org") && now.contains("allow = [\"send\"]"), "\(now)")
     }
 
     @Test func `setup keeps upstreams that were added at runtime, and makes no second link to a hub`() throws {
@@ -334,7 +336,7 @@ extension WholeProgramTests {
       #expect(second.code == 64 && second.lines.joined().contains("hub2 has a link to this hub"), "\(second.lines)")
       // The dialogue reports it at the question.
       let asked = try meshpost(
-        base, input: ["y", "y", "https://added.example.org", "https://third.example.org", "hub", "third", "", "n"])
+        base, input: ["y", "y", "https://added.example.org", "https://third.example.org", "hub", "third", "", "n", "n"])
       #expect(asked.code == 0 && asked.lines.contains { $0.contains("hub has a link to this hub") }, "\(asked.lines)")
       #expect(asked.lines.contains { $0.contains("hub was added by") }, "\(asked.lines)")
       #expect(try String(contentsOfFile: file, encoding: .utf8).contains("name = \"third\""))
@@ -372,13 +374,14 @@ extension WholeProgramTests {
       let answer = try meshpost(
         ["setup", "--no-start", "--config", file],
         input: [
-          "t", "10.0.0.7:5001", "y", "nonsense", "y", "mqtts://broker.example.org", "field", "hilltop", "secret", "n",
+          "t", "10.0.0.7:5001", "y", "nonsense", "y", "mqtts://broker.example.org", "field", "hilltop", "secret", "y",
+          "n",
         ])
       #expect(answer.code == 0, "\(answer.lines)")
       let text = try String(contentsOfFile: file, encoding: .utf8)
       for line in [
         "link = \"tcp:10.0.0.7:5001\"", "name = \"field\"", "kind = \"mqtt\"", "user = \"hilltop\"",
-        "password_file = \"field.token\"",
+        "password_file = \"field.token\"", "allow = [\"send\"]",
       ] { #expect(text.contains(line), "\(line) in \(text)") }
       #expect(answer.lines.contains { $0.contains("not a URL") })
       for wrong in [["--link", "nonsense"], ["--upstream", "nonsense"]] {

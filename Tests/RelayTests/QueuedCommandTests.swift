@@ -103,7 +103,8 @@ private final class WaitingSource: UpdatesSource {
       let store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: loop.clocks)
       loop.afterTurn { store.commit() }
       let intake = CommandIntake(
-        CommandIntake.Settings(), upstream: "hub", store: store, on: loop, log: Log(sink: { _, _ in }))
+        CommandIntake.Settings(allowed: ["send"]), upstream: "hub", store: store, on: loop,
+        log: Log(sink: { _, _ in }))
       let waited = age.map { #""age_ms":\#($0),"# } ?? ""
       let page = #"""
         {"first":1,"last":1,"last_at":\#(at),"updates":[{"seq":1,"at":\#(at),"id":"c",\#(waited)"body":{"id":"c","command":"send","to":"x","text":"y"}}]}

@@ -40,11 +40,12 @@ private final class FullDisk: RelayHost {
     let settings = UpstreamSettings.MQTTSettings(
       topic: try TopicTemplate("t"), statusTopic: try TopicTemplate("s"), commandTopic: try TopicTemplate("command"))
     let carrier = try MQTTCarrier(
-      UpstreamSettings(kind: .mqtt(settings), journal: Upstream.Settings(name: "b"), url: "mqtt://host"), settings,
+      UpstreamSettings(
+        kind: .mqtt(settings), journal: Upstream.Settings(name: "b", allowed: ["send"]), url: "mqtt://host"), settings,
       proxy: nil, store: store, on: loop)
     var lines: [String] = []
     let intake = CommandIntake(
-      CommandIntake.Settings(perMinute: 10), upstream: "b", store: store, on: loop,
+      CommandIntake.Settings(allowed: ["send"], perMinute: 10), upstream: "b", store: store, on: loop,
       log: Log(level: .warning, sink: { _, line in lines.append(line) }))
     intake.host = host
     carrier.commands = intake
@@ -76,7 +77,8 @@ private final class FullDisk: RelayHost {
       .init(
         run: [program], user: geteuid() == 0 ? "nobody" : nil, timeout: .seconds(10), memory: 1 << 28, replies: true,
         socket: ""), name: "h", takesGaps: true, store: store, on: loop, log: log)
-    let intake = CommandIntake(CommandIntake.Settings(), upstream: "hook/h", store: store, on: loop, log: log)
+    let intake = CommandIntake(
+      CommandIntake.Settings(allowed: ["send"]), upstream: "hook/h", store: store, on: loop, log: log)
     intake.host = host
     hook.commands = intake
     let body = Array(#"{"kind":"channel","channel":"00112233445566778899aabbccddeeff","text":"hi"}"#.utf8)

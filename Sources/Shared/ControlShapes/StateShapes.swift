@@ -309,6 +309,8 @@ extension Shape {
     public let nextAttemptS = Field<Int64?>("next_attempt_s", "if it waits: seconds until it tries again")
     public let lastSuccess = Field<Int64?>("last_success", "when it acknowledged an event last, or said first that it has all; reconnecting alone is none")
     public let refusedCommands = Field<Int64?>("refused_commands", "unreadable, or too many, since the start")
+    public let unpermitted = Field<[String]?>("unpermitted", "commands that it has sent since the start, and that its allow does not name")
+    public let permits = Field<String?>("permits", "the line of the configuration that would permit these")
     public let batches = Field<Int64>("batches")
     public let bytesSent = Field<Int64>("bytes_sent")
     public let certificateExpires = Field<Int64?>("certificate_expires", "seconds since 1970")

@@ -239,6 +239,11 @@ enum Show {
         "          \(counted(upstream[row.tooOld] ?? 0, "event", ("was", "were"))) left out as too old, or of an unknown age (max_age_s, waited)"
       )
     }
+    let unpermitted = upstream[row.unpermitted]
+    if !unpermitted.isEmpty {
+      print("          asked for \(clean(unpermitted.joined(separator: ", "))), which its `allow` does not name")
+      print("          to permit it: \(clean(upstream[row.permits] ?? "?"))")
+    }
     if let reason = upstream[row.reason] { print("          \(clean(reason))") }
     // Shorter pauses are over before anybody acts; a server may ask for an hour.
     if let rest = upstream[row.nextAttemptS], rest >= 60 {

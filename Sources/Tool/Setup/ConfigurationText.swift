@@ -118,6 +118,13 @@ struct ConfigurationText {
     try put(key, Setup.quoted(value), in: table, path: "upstream[\(place)].\(key)")
   }
 
+  /// Sets a list of strings of the upstream at an index.
+  mutating func setUpstream(_ place: Int, _ key: String, _ values: [String]) throws {
+    let table = elements("upstream")[place]
+    if case .array(let old)? = table[key]?.kind, old.map({ Self.string($0) ?? "" }) == values { return }
+    try put(key, Setup.quoted(values), in: table, path: "upstream[\(place)].\(key)")
+  }
+
   /// Removes a key and its line from the upstream at an index.
   mutating func removeUpstream(_ place: Int, _ key: String) throws {
     guard let line = elements("upstream")[place][key]?.line else { return }

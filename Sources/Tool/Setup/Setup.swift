@@ -27,6 +27,11 @@ struct SetupCommand: ParsableCommand {
   @Option(help: "The file with an upstream's token or password: [NAME=]FILE. May be repeated.", completion: .file())
   var tokenFile: [String] = []
   @Option(help: "The user name for an MQTT broker: [NAME=]USER. May be repeated.") var user: [String] = []
+  @Option(
+    help: """
+      What an upstream may make this gateway do: [NAME=]RIGHTS, \(UpstreamRights.help). May be repeated. A new upstream \
+      may do nothing unless this says so.
+      """) var allow: [String] = []
   @Option(help: "The configuration file to write.", completion: .file()) var config = Setup.serviceFile
   @Flag(help: "Never prompt.") var unattended = false
   @Flag(help: "Start over: keep only the gateway's name. The old configuration is saved.")
@@ -42,10 +47,12 @@ struct SetupCommand: ParsableCommand {
     if let name { setup.name = name }
     if noAdvert { setup.advertises = false }
     for (place, text) in upstream.enumerated() {
-      setup.upstreams.append(try Setup.Upstream(text, number: place + 1, tokens: tokenFile, users: user))
+      setup.upstreams.append(
+        try Setup.Upstream(text, number: place + 1, tokens: tokenFile, users: user, rights: allow))
     }
     try setup.checkUse(of: tokenFile, as: "--token-file")
     try setup.checkUse(of: user, as: "--user")
+    try setup.checkUse(of: allow, as: "--allow")
     setup.settleNames()
     try GivenOnce.check(setup.upstreams.map(\.name), "--upstream")
     try setup.checkRivals()
@@ -198,7 +205,7 @@ struct Setup {
       isFirst && upstreams.isEmpty ? "Forward messages to a server?" : "Add another server?", standard: false)
     {
       let url = try askForURL("URL (https://… for a hub, mqtts://… for a broker)")
-      var upstream = try Upstream(url, number: upstreams.count + 1, tokens: [], users: [])
+      var upstream = try Upstream(url, number: upstreams.count + 1, tokens: [], users: [], rights: [])
       upstream.name = try askForName(upstream)
       if upstream.isBroker {
         let user = try Dialogue.line("User name (empty: none)", standard: "")
@@ -209,6 +216,8 @@ struct Setup {
       if let secret = try Dialogue.secret(upstream.isBroker ? "Password (\(none))" : "Token (\(none))") {
         upstream.tokenFile = keep(secret, as: "\(upstream.name).token")
       }
+      let maySend = try Dialogue.yes("May \(upstream.name) send messages by this radio?", standard: false)
+      upstream.allow = maySend ? ["send"] : []
       upstreams.append(upstream)
     }
   }

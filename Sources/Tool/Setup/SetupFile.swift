@@ -16,6 +16,9 @@ extension Setup {
     /// A location, or the name of a credential.
     var tokenFile: String?
 
+    /// What it may command and edit; `nil`: as configured, and nothing if it is new.
+    var allow: [String]?
+
     /// Whether the user gave the name.
     var isNamed = true
 
@@ -27,8 +30,8 @@ extension Setup {
       (self.name, self.url, self.user, self.tokenFile) = (name, url, user, tokenFile)
     }
 
-    /// `text`: `[NAME=]URL`; `tokens` and `users`: `[NAME=]…`, without a name for the first.
-    init(_ text: String, number: Int, tokens: [String], users: [String]) throws {
+    /// `text`: `[NAME=]URL`; `tokens`, `users` and `rights`: `[NAME=]…`, without a name for the first.
+    init(_ text: String, number: Int, tokens: [String], users: [String], rights: [String]) throws {
       let (name, url) = Setup.split(text)
       self.url = url
       self.name = name ?? (number == 1 ? "hub" : "hub\(number)")
@@ -38,6 +41,7 @@ extension Setup {
       guard Setup.isName(self.name) else { throw ValidationError("--upstream \(text): \(Setup.names)") }
       tokenFile = Setup.of(self.name, isFirst: number == 1, tokens)
       user = Setup.of(self.name, isFirst: number == 1, users)
+      allow = Setup.of(self.name, isFirst: number == 1, rights).map(UpstreamRights.read)
     }
 
     var toml: String {
@@ -47,6 +51,7 @@ extension Setup {
       ]
       if let user { lines.append("user = \(Setup.quoted(user))") }
       if let tokenFile { lines.append("\(tokenKey) = \(Setup.quoted(tokenFile))") }
+      lines.append("allow = \(Setup.quoted(allow ?? []))")
       return lines.joined(separator: "\n") + "\n\n"
     }
   }
@@ -190,6 +195,7 @@ extension Setup {
       }
       if let user = upstream.user { try text.setUpstream(place, "user", user) }
       if let tokenFile = upstream.tokenFile { try text.setUpstream(place, upstream.tokenKey, tokenFile) }
+      if let allow = upstream.allow { try text.setUpstream(place, "allow", allow) }
     }
     return text.text
   }
@@ -286,6 +292,9 @@ extension Setup {
     }
     return "\"\(escaped.joined())\""
   }
+
+  /// A TOML list of strings.
+  static func quoted(_ texts: [String]) -> String { "[" + texts.map { quoted($0) }.joined(separator: ", ") + "]" }
 
   static func split(_ text: String) -> (name: String?, value: String) {
     let parts = text.pieces(at: "=", most: 2)

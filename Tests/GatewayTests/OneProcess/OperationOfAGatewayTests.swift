@@ -69,8 +69,9 @@ import Timing
   @Test func `a command that arrives by two upstreams is carried out once`() throws {
     let rig = try Rig()
     rig.configure(
-      ["one", "other"].map { "[[upstream]]\nname = \"\($0)\"\nkind = \"mqtt\"\nurl = \"mqtt://127.0.0.1:1\"\n" }
-        .joined())
+      ["one", "other"].map {
+        "[[upstream]]\nname = \"\($0)\"\nkind = \"mqtt\"\nurl = \"mqtt://127.0.0.1:1\"\nallow = [\"send\"]\n"
+      }.joined())
     try rig.startSynced()
     let brokers = ["one", "other"].map { rig.server($0, "mqtt") }
     try rig.until("both to be there") { brokers.allSatisfy { $0.greetings == 1 } }

@@ -103,6 +103,7 @@ final class Rig {
         name = "hub"
         url = "http://127.0.0.1:1"
         token_file = "\(scratch.location("token"))"
+        \(UpstreamKeys.rights(beside: extra))
         \(extra)
 
         """))

@@ -120,6 +120,30 @@ import Timing
     try rig.startSynced()
     try rig.until("the command's end") { rig.hub.events.contains { isRefused($0, "not_allowed") } }
     #expect(try sent(rig).isEmpty)
+    #expect(rig.hasSaid("the command send is refused, because its `allow` does not name it"))
+    let shown = try rig.upstream("hub")
+    #expect(shown?["unpermitted"]?.array?.compactMap(\.string) == ["send"], "\(shown ?? .null)")
+    #expect(shown?["permits"]?.string == #"allow = ["send"]"#)
+    #expect(try rig.doctor().contains { $0.contains("it asked for send") })
+  }
+
+  @Test func `a hub that no line permits anything makes the gateway transmit nothing, and the line is told`() throws {
+    let rig = try Rig()
+    rig.edit = { $0.replacing("allow = [\"send\"]\n", with: "") }
+    try rig.startSynced()
+    try rig.until("the hub to be there") { rig.hub.greetings == 1 }
+    var answers: [String] = []
+    for command in ["send", "sync", "status"] {
+      _ = rig.loop.begin {
+        let answer = await rig.hub.ask(#"{"id":"\#(command)","command":"\#(command)","to":"Public","text":"x"}"#)
+        answers.append(answer ?? "none")
+      }
+    }
+    try rig.until("the answers") { answers.count == 3 }
+    #expect(answers.allSatisfy { $0.contains("not_allowed") }, "\(answers)")
+    rig.pass(.seconds(60))
+    #expect(try sent(rig).isEmpty)
+    #expect(try rig.upstream("hub")?["permits"]?.string == #"allow = ["send", "sync", "status"]"#)
   }
 
   @Test func `a queued command at the hub is carried out once, in order, over a kill`() throws {

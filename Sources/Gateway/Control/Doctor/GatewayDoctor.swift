@@ -318,6 +318,11 @@ struct GatewayDoctor {
         "`meshpost upstream dead` lists the reasons; `meshpost upstream retry \(Escaping.argument(status.name))` resends them."
       )
     }
+    if let unpermitted = status.unpermitted {
+      findings.add(
+        subject, .warning, unpermitted.words,
+        "If the server may do that, write `\(unpermitted.line)` into its [[upstream]].")
+    }
     if status.losses.givenUp > 0 {
       findings.add(
         subject, status.losses.ahead > 0 ? .warning : .ok,

@@ -46,6 +46,7 @@ enum UpstreamConfiguration {
       default: hub(&table)
       }
     guard let name, let url, let details else { return nil }
+    warnOfRights(details, allowed, &table)
     if let shown = secret(token, details), UpstreamSettings.isOpen(url) {
       let schemes = kind == "mqtt" ? "mqtts:// or wss://" : "https://"
       table.warn("url", "\(shown) is sent over the network unencrypted: use \(schemes)")
@@ -144,13 +145,30 @@ enum UpstreamConfiguration {
       if named != nil { table.warn("allow", "it does nothing here: a webhook commands nothing") }
       return []
     }
-    guard let words = named else { return ["send"] }
+    // A server may do nothing unless the file says so.
+    let words = named ?? []
     for word in words where !Upstream.Settings.knownRights.contains(word) {
       let known = Upstream.Settings.knownRights.joined(separator: ", ")
       table.note("allow", "\"\(word)\" is not allowed: expected \(known)")
     }
     checkNames("allow", words, &table)
     return Set(words)
+  }
+
+  /// Warns of keys for what a server sends here if it may not send.
+  private static func warnOfRights(
+    _ kind: UpstreamSettings.Kind, _ allowed: Set<String>, _ table: inout TOMLReader
+  ) {
+    if case .webhook = kind { return }
+    let line = Upstream.Settings.line(permitting: allowed.union(["send"]))
+    for key in ["commands_per_minute", "command_topic"] where allowed.isEmpty && table.has(key) {
+      table.warn(key, "it does nothing, because the server may command nothing; to permit it to send: \(line)")
+    }
+    if case .mqtt(let mqtt) = kind, mqtt.homeAssistantPrefix != nil, !mqtt.homeAssistantNotify.isEmpty,
+      !allowed.contains("send")
+    {
+      table.warn("home_assistant_notify", "Home Assistant may not send; to permit it: \(line)")
+    }
   }
 
   /// Refuses names in a list that are empty or there twice: another one was meant. Compared by bytes.

@@ -191,7 +191,8 @@ final class MQTTCarrier: MeteredCarrier {
     homeAssistant = settings.homeAssistantPrefix.map {
       HomeAssistant(
         prefix: $0, notify: settings.homeAssistantNotify, showsAlerts: upstream.journal.filter.takesAlerts,
-        gateway: store.gatewayID, statusTopic: statusTopic, commandTopic: commandTopic)
+        gateway: store.gatewayID, statusTopic: statusTopic,
+        commandTopic: upstream.journal.allowed.contains("send") ? commandTopic : nil)
     }
     let online = observer?.status("online", nil, at: clock.milliseconds) ?? status("online")
     let messages = [online] + (homeAssistant?.greeting(store) ?? [])

@@ -33,7 +33,8 @@ public enum CommandAnswer: Equatable, Sendable {
 /// come live, or from the queue on disk, where a hub's bucket put them. Source: docs/hub-protocol.md.
 final class CommandIntake {
   struct Settings: Equatable, Sendable {
-    var allowed: Set<String> = ["send"]
+    /// Nothing unless the configuration names it.
+    var allowed: Set<String> = []
     var perMinute = 10
     /// `nil`: `perMinute` is the only limit.
     var perHour: Int?
@@ -64,6 +65,10 @@ final class CommandIntake {
   private var answers: [MonotonicTime] = []
   private var (limitLines, unreadLines, unansweredLines) = (Ration.hourly, Ration.hourly, Ration.hourly)
   private var notKeptLines = Ration.hourly
+  /// Of each command that is not allowed: the log says so.
+  private var rightLines: [String: Ration] = [:]
+  /// Commands that the server has sent since the start, and that are not allowed.
+  private(set) var unpermitted: Set<String> = []
   /// Events of ended commands that are journaled again.
   private var repeatedEnds = Ration(most: 64, oneIn: .seconds(60))
   /// Commands since the start that were refused without an event: unreadable, or too many.
@@ -193,10 +198,23 @@ final class CommandIntake {
 
   private func carryOut(_ command: RemoteCommand) async -> CommandAnswer {
     guard isAllowed(command.name), let host else {
+      tellUnpermitted(command.name)
       let allowed = settings.allowed.sorted().joined(separator: ", ")
-      return .refused(code: "not_allowed", message: "allowed are: \(allowed.isEmpty ? "none" : allowed)")
+      let words = "allowed are: \(allowed.isEmpty ? "none" : allowed) (`allow` in the gateway's configuration)"
+      return .refused(code: "not_allowed", message: words)
     }
     return await host.carryOut(command)
+  }
+
+  /// The operator learns which line would permit it. A word that no line permits is the sender's mistake.
+  private func tellUnpermitted(_ name: String) {
+    guard Self.known.contains(name), !settings.allowed.contains(name) else { return }
+    unpermitted.insert(name)
+    guard rightLines[name, default: .hourly].take(at: loop.now) else { return }
+    let line = Upstream.Settings.line(permitting: settings.allowed.union([name]))
+    log.warning(
+      "\(upstream): the command \(name) is refused, because its `allow` does not name it; to permit it: \(line) (logged at most once an hour)"
+    )
   }
 
   // MARK: The queue

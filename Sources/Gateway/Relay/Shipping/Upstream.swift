@@ -16,7 +16,7 @@ public final class Upstream {
     public var filter: EventFilter
     /// A new upstream gets events from before it was added, too.
     public var fromStart: Bool
-    /// The server's rights at the gateway, and its commands a minute.
+    /// The server's rights at the gateway, none unless they are named, and its commands a minute.
     public var allowed: Set<String>
     public var commandsPerMinute: Int
     /// `nil`: only the minute has a limit.
@@ -31,9 +31,15 @@ public final class Upstream {
     /// All rights: commands, and edits of documents and settings from afar.
     public static let knownRights = CommandIntake.known + ["documents", "settings"]
 
+    /// The line of a configuration that gives these rights.
+    public static func line(permitting rights: Set<String>) -> String {
+      let names = knownRights.filter { rights.contains($0) }.map { "\"\($0)\"" }
+      return "allow = [\(names.joined(separator: ", "))]"
+    }
+
     public init(
       name: String, batchEvents: Int = 200, batchBytes: Int = 65536, filter: EventFilter = EventFilter(),
-      fromStart: Bool = false, allowed: Set<String> = ["send"], commandsPerMinute: Int = 10,
+      fromStart: Bool = false, allowed: Set<String> = [], commandsPerMinute: Int = 10,
       folds: Bool = false
     ) {
       self.fromStart = fromStart

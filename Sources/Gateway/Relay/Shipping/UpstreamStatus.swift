@@ -17,6 +17,15 @@ public struct UpstreamStatus: Equatable, Sendable {
     public var tooOld: Int64 = 0
   }
 
+  /// Commands that are refused, and the line of the configuration that would permit them.
+  public struct Unpermitted: Equatable, Sendable {
+    public var commands: [String]
+    public var line: String
+
+    /// For people.
+    public var words: String { "it asked for \(commands.joined(separator: ", ")), which its `allow` does not name" }
+  }
+
   public var name: String
   public var kind: String
   public var url: String
@@ -53,6 +62,8 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var allowance: AllowanceStatus?
   /// Commands of the server, since the start, that were refused without an event.
   public var refusedCommands: Int64 = 0
+  /// Commands that the server has sent since the start, and that `allow` does not name; `nil`: none.
+  public var unpermitted: Unpermitted?
   /// The server itself fails over an event, which an operator can skip.
   public var maySkip = false
 }
@@ -133,7 +144,14 @@ extension Upstream {
       nextAttempt: isPaused ? nil : shipment.rest(now: loop.now).map { Int64($0.inSeconds.rounded(.up)) },
       lastSuccess: health.lastSuccess, batches: health.batches, bytesSent: carrier.bytesSent,
       certificateExpiry: carrier.certificateExpiry, rate: rate.map { Int64(min($0, Self.longest)) },
-      allowance: allowanceStatus, refusedCommands: commands.refused, maySkip: maySkip)
+      allowance: allowanceStatus, refusedCommands: commands.refused, unpermitted: unpermitted, maySkip: maySkip)
+  }
+
+  private var unpermitted: UpstreamStatus.Unpermitted? {
+    guard !commands.unpermitted.isEmpty else { return nil }
+    return UpstreamStatus.Unpermitted(
+      commands: commands.unpermitted.sorted(),
+      line: Settings.line(permitting: settings.allowed.union(commands.unpermitted)))
   }
 
   private var laneStatus: ByLane<LaneStatus>? {
