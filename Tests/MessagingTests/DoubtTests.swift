@@ -2,6 +2,7 @@
 
 import Companion
 import EventLoop
+import MeshCrypto
 import Store
 import TestSupport
 import Testing
@@ -76,6 +77,46 @@ import Transport
     try bench.run("its end: the radio has no such channel") { try bench.state("k").hasEnded }
     #expect(try bench.state("k").reason == "unknown_to_radio")
     #expect(try bench.store.channel(slot: 1)?.name == "#secret" && !bench.synchronizer.doubts(1))
+  }
+
+  @Test(arguments: [true, false])
+  func `the region of a channel that the radio did not confirm counts if the radio has taken it, else the former one`(
+    _ isTaken: Bool
+  ) throws {
+    let bench = try Bench(on: InventedMachine())
+    let table = RadioTable(bench.synchronizer, store: bench.store)
+    let trees = Self.channel("#trees", 7)
+    #expect(
+      try bench.refusal { () async throws(Refusal) in try await table.setRegion(.named("ottawa"), of: trees) } == nil)
+    let isAsked = { (command: Command) in if case .setChannel = command { true } else { false } }
+    let put = { () async throws(Refusal) in try await table.put(trees, in: .named("gatineau")) }
+    if isTaken {
+      try withoutConfirmation(bench, isAsked, put)
+    } else {
+      bench.swallow(isAsked)
+      let refusal = try bench.refusal(of: put)
+      guard case .silence? = refusal else {
+        Issue.record("\(String(describing: refusal))")
+        return
+      }
+      bench.swallow { _ in false }
+    }
+    try bench.run("the slot to be read") { bench.synchronizer.isReported(1) }
+    try bench.run("its region") {
+      try bench.store.region(ofChannel: trees.secret.digest) == (isTaken ? "gatineau" : "ottawa")
+    }
+  }
+
+  @Test func `the region of a channel that the radio removed without confirming it is deleted`() throws {
+    let bench = try Bench(on: InventedMachine())
+    let table = RadioTable(bench.synchronizer, store: bench.store)
+    let trees = Self.channel("#trees", 7)
+    #expect(
+      try bench.refusal { () async throws(Refusal) in try await table.put(trees, in: .named("ottawa")) } == nil)
+    #expect(try bench.store.region(ofChannel: trees.secret.digest) == "ottawa")
+    let isAsked = { (command: Command) in if case .setChannel = command { true } else { false } }
+    try withoutConfirmation(bench, isAsked) { () async throws(Refusal) in try await table.remove(trees) }
+    try bench.run("its region to be gone") { try bench.store.region(ofChannel: trees.secret.digest) == nil }
   }
 
   @Test(arguments: [

@@ -12,9 +12,20 @@ struct ToldSlots {
   var told: Set<UInt8> = []
   /// Slots that got another channel while messages waited in the radio: theirs may be of either, until the queue was empty.
   var mixed: Set<UInt8> = []
+  /// Channels that the radio may not have, by slot: the digest, and the region that the channel has then.
+  var untaken: [UInt8: (digest: String, region: String?)] = [:]
 
   /// A link is up: nothing is told yet, and the radio still has its messages.
-  mutating func begin() { self = ToldSlots(mixed: mixed) }
+  mutating func begin() { self = ToldSlots(mixed: mixed, untaken: untaken) }
+
+  /// The radio has this channel in its slot. Returns the doubtful one, if that is another.
+  mutating func has(_ channel: Channel) -> (digest: String, region: String?)? {
+    told.insert(channel.slot)
+    guard let other = untaken.removeValue(forKey: channel.slot), other.digest != channel.secret.digest else {
+      return nil
+    }
+    return other
+  }
 }
 
 extension Synchronizer {
@@ -29,6 +40,14 @@ extension Synchronizer {
     slots.told.remove(slot)
     plan.needs(.channels, now: true)
     woken.resume()
+  }
+
+  /// The radio did not say whether its slot has this channel now. If it turns out to have another, this region counts for the channel.
+  public func doubt(_ channel: Channel, otherwise region: String?) {
+    let digest = channel.secret.digest
+    // A second doubt about it: what the first has stored is no former region.
+    if let earlier = slots.untaken[channel.slot], earlier.digest == digest { return }
+    slots.untaken[channel.slot] = (digest, region)
   }
 
   /// The slot is about to get this channel: reads the messages that wait in the radio, which came under the present one. What the radio still has after
@@ -106,9 +125,12 @@ extension Synchronizer {
 
   /// Stores a channel that the gateway has set in the radio.
   public func changed(_ channel: Channel) async throws(StoreError) {
-    slots.told.insert(channel.slot)
+    let untaken = slots.has(channel)
     do throws(StoreError) {
-      try await store.save { store throws(SQLiteError) in try self.keep(channel, in: store) }
+      try await store.save { store throws(SQLiteError) in
+        try self.keep(channel, in: store)
+        if let untaken { try store.setRegion(untaken.region, ofChannel: untaken.digest) }
+      }
       // The exchange of channel messages follows the list of channels.
       observer?.syncChanged()
     } catch {
@@ -124,7 +146,10 @@ extension Synchronizer {
   }
 
   func keep(_ channel: Channel) {
-    slots.told.insert(channel.slot)
-    write { store throws(SQLiteError) in try self.keep(channel, in: store) }
+    let untaken = slots.has(channel)
+    write { store throws(SQLiteError) in
+      try self.keep(channel, in: store)
+      if let untaken { try store.setRegion(untaken.region, ofChannel: untaken.digest) }
+    }
   }
 }

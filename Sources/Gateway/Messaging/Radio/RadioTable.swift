@@ -223,9 +223,12 @@ public final class RadioTable {
     do throws(Refusal) {
       try await put(channel)
     } catch {
+      let isDoubtful = if case .silence = error { !synchronizer.isReported(channel.slot) } else { false }
       switch error {
+      // The slot shows whether the radio has the channel: nothing is sent there until it is read.
+      case .silence where isDoubtful: synchronizer.doubt(channel, otherwise: before)
       // The radio does not have the channel. `try?`: what has failed is told already.
-      case .radio, .linkDown: try? await setRegion(before.flatMap { Region($0) }, of: channel)
+      case .radio, .linkDown, .silence: try? await setRegion(before.flatMap { Region($0) }, of: channel)
       default: break
       }
       throw error
@@ -244,7 +247,13 @@ public final class RadioTable {
   /// Empties the channel's slot, and returns it. The channel's region is deleted, too: it would count if the channel were joined again.
   public func remove(_ channel: Channel) async throws(Refusal) -> Channel {
     let empty = Channel(slot: channel.slot, name: "", secret: .zero)
-    try await put(empty)
+    do throws(Refusal) {
+      try await put(empty)
+    } catch {
+      // The slot shows whether the radio has emptied it all the same.
+      if case .silence = error, !synchronizer.isReported(channel.slot) { synchronizer.doubt(channel, otherwise: nil) }
+      throw error
+    }
     try await setRegion(nil, of: channel)
     return empty
   }
