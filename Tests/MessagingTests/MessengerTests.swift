@@ -431,6 +431,21 @@ import VirtualRadio
     #expect(try bench.store.reactions(to: .outgoing(ours.id)).map(\.emoji) == ["🎉"])
   }
 
+  @Test func `the event of a reaction says who ordered it, also when its message arrives`() throws {
+    let bench = try Bench()
+    let hash = TextDigest.reactionHash("What a day", senderTime: 5000)
+    _ = try bench.send(SendRequest(to: "r1", text: Text("👍\n\(hash)"), key: "k", origin: "hook/bot")).get()
+    let text = OutgoingText(attempt: 0, time: 5000, recipient: bench.own.key.prefix, text: "What a day")
+    bench.other.received(Command.sendText(text).encode())
+    try bench.run("the message") { try bench.store.reactions(to: .message(1)).count == 1 }
+    var events: [String] = []
+    try bench.store.readJournal(after: 0) { event, _ in
+      if event.kind == "reaction" { events.append(String(decoding: event.body, as: UTF8.self)) }
+      return true
+    }
+    #expect(events.count == 2 && events.allSatisfy { $0.contains(#""origin":"hook/bot""#) }, "\(events)")
+  }
+
   @Test func `a radio with a full table costs no air time, and its message shows the next attempt`() throws {
     var isFull = true
     let bench = try Bench(refuses: {

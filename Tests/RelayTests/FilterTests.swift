@@ -152,6 +152,7 @@ private final class Mesh {
       (.outgoing, #"{"id":"hook/ping/e.1","state":"pending","origin":"hook/ping"}"#),
       (.outgoing, #"{"id":"k","state":"delivered"}"#),
       (.command, #"{"upstream":"hook/ping","id":"e.1","command":"send"}"#),
+      (.reaction, #"{"emoji":"👍","sender":"self","origin":"hook/ping"}"#),
     ]
     try mesh.write { store throws(SQLiteError) in
       _ = try store.insertOutgoing(
@@ -162,10 +163,11 @@ private final class Mesh {
     let others: [(EventKind, String)] = [
       (.outgoing, #"{"id":"c","state":"pending","origin":"control"}"#), (.command, #"{"upstream":"hub","id":"1"}"#),
       (.message, #"{"kind":"direct","sender":"aabbccddeeff"}"#),
+      (.reaction, #"{"emoji":"👍","sender":"aabbccddeeff"}"#),
     ]
     #expect(try passing(mesh, EventFilter(wantsWholeKeys: true), caused) == [])
-    #expect(try passing(mesh, EventFilter(wantsWholeKeys: true), others).count == 3)
-    #expect(try passing(mesh, EventFilter(), caused + others).count == 6, "servers get all events")
+    #expect(try passing(mesh, EventFilter(wantsWholeKeys: true), others).count == 4)
+    #expect(try passing(mesh, EventFilter(), caused + others).count == 8, "servers get all events")
   }
 
   @Test func `a filter for contacts passes only their direct messages and events`() throws {

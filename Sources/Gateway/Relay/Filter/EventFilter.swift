@@ -110,7 +110,8 @@ public struct EventFilter: Equatable, Sendable {
 
   /// Messages of hooks are no events for hooks, which would otherwise answer themselves, or each other, for ever.
   private func isCausedByHook(_ event: JournalEvent, _ store: Store) throws(StoreError) -> Bool {
-    guard [EventKind.outgoing, .command, .ways].contains(where: { $0.rawValue == event.kind }), let body = event.json
+    guard [EventKind.outgoing, .command, .ways, .reaction].contains(where: { $0.rawValue == event.kind }),
+      let body = event.json
     else { return false }
     if let upstream = body["upstream"]?.string ?? body["origin"]?.string { return UpstreamSettings.isHook(upstream) }
     guard let id = body["id"]?.string, let message = try store.outgoing(key: id) else { return false }

@@ -135,12 +135,14 @@ extension Store {
       DELETE FROM reactions WHERE id IN
         (SELECT id FROM reactions WHERE target IS NULL ORDER BY id DESC LIMIT -1 OFFSET \(Self.maxUnmatched))
       """)
-    try journalReaction(reaction, place, target, at: moment)
+    try journalReaction(reaction, place, target, number: number, at: moment)
   }
 
+  /// `number`: of the message that carries it, negative if that is ours.
   private func journalReaction(
-    _ reaction: ReactionText, _ place: ReactionPlace, _ target: ReactionTarget?, at moment: Moment
+    _ reaction: ReactionText, _ place: ReactionPlace, _ target: ReactionTarget?, number: Int64, at moment: Moment
   ) throws(SQLiteError) {
+    let origin = try origin(ofReaction: number)
     let body = JSONWriter.object { json in
       json.field("emoji", reaction.emoji)
       json.field("conversation", place.conversation)
@@ -151,9 +153,18 @@ extension Store {
       case .outgoing(let number): json.field("target_outgoing", number)
       case nil: break
       }
+      json.field("origin", origin)
       json.field("radio", markInEvent(ofRadio: place.radio))
     }
     try append(.reaction, at: moment, body: body)
+  }
+
+  /// Who ordered our own reaction: hooks get no events that hooks caused. `nil`: it is another's, or its message was deleted.
+  private func origin(ofReaction number: Int64) throws(SQLiteError) -> String? {
+    guard number < 0,
+      case .text(let origin)? = try database.value("SELECT origin FROM outgoing WHERE id = ?", .integer(-number))
+    else { return nil }
+    return origin
   }
 
   /// Matches waiting reactions with a received message.
@@ -176,17 +187,17 @@ extension Store {
   private func resolve(
     _ hash: String, _ place: ReactionPlace, _ target: ReactionTarget, at moment: Moment
   ) throws(SQLiteError) {
-    let found: [(Int64, String, String, Int64)] = try database.rows(
+    let found: [(Int64, String, String, Int64, Int64)] = try database.rows(
       """
-      SELECT id, sender, emoji, radio FROM reactions WHERE conversation = ? AND hash = ? AND radio IN (?, 0)
+      SELECT id, sender, emoji, radio, message FROM reactions WHERE conversation = ? AND hash = ? AND radio IN (?, 0)
         AND target IS NULL
       """, [.text(place.conversation), .text(hash), .integer(place.radio)]
-    ) { ($0.integer(0), $0.text(1), $0.text(2), $0.integer(3)) }
-    for (id, sender, emoji, radio) in found {
+    ) { ($0.integer(0), $0.text(1), $0.text(2), $0.integer(3), $0.integer(4)) }
+    for (id, sender, emoji, radio, number) in found {
       try database.run("UPDATE reactions SET target = ? WHERE id = ?", .optional(Self.number(target)), .integer(id))
       let reaction = ReactionText(emoji: emoji, targetSender: nil, hash: hash)
       let whose = ReactionPlace(conversation: place.conversation, sender: sender, radio: radio)
-      try journalReaction(reaction, whose, target, at: moment)
+      try journalReaction(reaction, whose, target, number: number, at: moment)
     }
   }
 
