@@ -327,10 +327,8 @@ import Transport
     #expect(refusal?.code == "invalid", "a companion carries nothing")
   }
 
-  @Test func `a way that was not tried in reverse does not stay on the radio`() throws {
-    var settings = Messenger.Settings()
-    settings.delivery.budget.airtime = 1
-    let bench = try Bench(settings)
+  /// A repeater without a path, whose advert the radio has heard by two others.
+  private func repeater(_ bench: Bench) throws -> (nodes: NodeService, stored: StoredContact) {
     let nodes = NodeService(bench.messenger, credentials: Credentials(location: bench.scratch.location("passwords")))
     bench.requests = nodes.requests
     let key = try #require(PublicKey(bytes: [0xA0] + [UInt8](repeating: 7, count: 31)))
@@ -340,7 +338,28 @@ import Transport
     bench.own.volatile.advertPaths.insert((key, 1_795_000_000, Path(bytes: [0xB0, 0xC0], bytesPerHop: 1)!), at: 0)
     bench.synchronizer.refresh(key)
     try bench.run("the repeater") { try bench.store.contact(key) != nil }
-    let stored = try #require(try bench.store.contact(key))
+    return (nodes, try #require(try bench.store.contact(key)))
+  }
+
+  @Test func `a radio that refuses the way to a repeater is told so, and not as a lost link`() throws {
+    let bench = try Bench(refuses: { command in
+      guard case .addUpdateContact(let contact) = command, contact.outPath != nil else { return nil }
+      return .tableFull
+    })
+    let (nodes, stored) = try repeater(bench)
+    let refusal = try bench.refusal { () throws(Refusal) in try await nodes.regions(of: stored) }
+    guard case .radio(let words)? = refusal else {
+      Issue.record("\(String(describing: refusal))")
+      return
+    }
+    #expect(words.contains("contact table is full"))
+  }
+
+  @Test func `a way that was not tried in reverse does not stay on the radio`() throws {
+    var settings = Messenger.Settings()
+    settings.delivery.budget.airtime = 1
+    let bench = try Bench(settings)
+    let (nodes, stored) = try repeater(bench)
     var paths = 0
     bench.swallow { command in
       if case .addUpdateContact(let contact) = command, contact.outPath != nil { paths += 1 }
@@ -348,7 +367,7 @@ import Transport
     }
     let refusal = try bench.refusal { () throws(Refusal) in try await nodes.regions(of: stored) }
     #expect(refusal?.code == "full" && paths == 1, "\(String(describing: refusal))")
-    let left = bench.own.stored.contacts.first { $0.key == key }
+    let left = bench.own.stored.contacts.first { $0.key == stored.contact.key }
     #expect(left != nil && left?.outPath == nil)
   }
 

@@ -16,23 +16,25 @@ extension NodeService {
     var contact = stored.contact
     guard contact.type == .repeater else { throw .invalid("\(contact.name.string) is not a repeater") }
     try await restore(stored)
-    let connection = messenger.synchronizer.connection
     if let path = contact.outPath { return try await askOnce(.regions(replyPath: path.reversed), contact, priority) }
-    guard case .replied(.advertPath(_, let heard)) = await connection.ask(.getAdvertPath(contact.key), .interactive)
-    else {
+    let table = RadioTable(messenger.synchronizer, store: messenger.store)
+    let heard: Path
+    do throws(Refusal) {
+      heard = try await table.wayOfAdvert(of: contact).path
+    } catch {
+      // A radio that does not answer may know a path.
+      guard case .radio = error else { throw error }
       throw .invalid(
         "no path to \(contact.name.string) is known, and it ignores a flooded question. A login finds one: meshpost node login"
       )
     }
     contact.outPath = heard.reversed
-    contact.lastModified = messenger.synchronizer.radioTime ?? contact.lastModified
     do throws(Refusal) {
-      guard case .replied(.ok) = await connection.ask(.addUpdateContact(contact), .interactive) else { throw .linkDown }
-      messenger.synchronizer.refresh(contact.key)
+      try await table.add(contact)
       return try await askOnce(.regions(replyPath: heard), contact, priority)
     } catch {
       // The way of an advert need not work in reverse: without an answer along it messages are flooded again.
-      _ = await connection.ask(.resetPath(contact.key), .interactive)
+      _ = await messenger.synchronizer.connection.ask(.resetPath(contact.key), .interactive)
       messenger.synchronizer.refresh(contact.key)
       throw error
     }
