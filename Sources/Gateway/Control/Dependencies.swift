@@ -38,7 +38,7 @@ public struct MessagingParts {
     messenger.radioReplaced()
     nodes.radioReplaced()
     routine.radioReplaced()
-    knock.linkLost()
+    knock.radioReplaced()
   }
 }
 

@@ -171,6 +171,35 @@ import Timing
     #expect(try isOnRadio("r1", rig))
   }
 
+  @Test func `each radio has its own hour for nodes that are let in in vain`() throws {
+    let rig = try Rig(nodes: 3)
+    rig.configure("[contacts]\nevict = false")
+    try rig.startSynced()
+    try remove("r1", rig)
+    /// Whether r1 is let in when it writes to the radio of this number, which is plugged.
+    func isLetIn(_ number: Int, _ text: String) throws -> Bool {
+      rig.air("dm r1 r\(number) \(text)")
+      rig.pass(.seconds(10))
+      let isThere = try isOnRadio("r1", rig)
+      rig.pass(.seconds(290))
+      return isThere
+    }
+    func plug(_ number: Int) throws {
+      rig.plug(number)
+      try rig.until("r\(number) to be synced") {
+        let status = try rig.status()
+        return status["radio"]?["identity"]?["name"]?.string == "r\(number)"
+          && status["sync"]?["state"]?.string == "synced" && status["radio"]?["state"]?.string == "up"
+      }
+    }
+    for number in 1...5 { #expect(try isLetIn(0, "text \(number)") == (number < 5)) }
+    try plug(2)
+    try remove("r1", rig)
+    #expect(try isLetIn(2, "to another radio"))
+    try plug(0)
+    #expect(try !isLetIn(0, "too many"))
+  }
+
   @Test func `a full table is told when a node knocks that has no place`() throws {
     let rig = try Rig { ($0.maxContacts, $0.contacts) = (20, 10) }
     rig.configure("[contacts]\nevict = false")

@@ -121,23 +121,32 @@ public final class Knock {
   }
 
   /// The link is up: nodes that were let in before the program ended get their time anew.
-  public func linkUp() {
-    guard !isTakenUp, synchronizer.knowsAllContacts else { return }
+  public func linkUp() { _ = takeUp() }
+
+  /// False: the guests of an earlier run are not known, because the store cannot be read. Others would replace them on disk.
+  private func takeUp() -> Bool {
+    guard !isTakenUp else { return true }
+    guard synchronizer.knowsAllContacts, let earlier = store.ifReadable({ try store.guests() }) else { return false }
     isTakenUp = true
-    guests = store.ifReadable { try store.guests() } ?? []
-    guard !guests.isEmpty else { return }
-    tasks.begin { [guests] in await self.wait(for: guests) }
+    guests = earlier
+    if !earlier.isEmpty { tasks.begin { await self.wait(for: earlier) } }
+    return true
   }
 
-  /// The link is lost, or another radio is attached.
   public func linkLost() {
     tasks.cancel()
     (isTakenUp, written, noticedAt, idleAt, awaited) = (false, [:], nil, nil, [])
   }
 
+  /// Another radio is attached: it has a table, guests and an hour of its own.
+  public func radioReplaced() {
+    linkLost()
+    (inVain, knowsEarlier, found, additions, silent, guests) = ([], false, [], [], [], [])
+  }
+
   private func look(for hash: UInt8, _ since: MonotonicTime) async {
     do {
-      guard try await keeper.knowsAllContacts() else { return }
+      guard try await keeper.knowsAllContacts(), takeUp() else { return }
       let known = try store.nodes(withHash: hash, limit: Self.mostCandidates)
       guard !known.strangers.isEmpty else { return }
       if known.hasContact, try await isRead(hash, since) { return }
@@ -235,28 +244,32 @@ public final class Knock {
     return added
   }
 
-  /// A restart does not allow more: each addition is written to the radio's flash.
-  private func recallEarlier() {
-    guard !knowsEarlier else { return }
+  /// A restart does not allow more: each addition is written to the radio's flash. Returns whether those of earlier runs
+  /// are known; while the store cannot be read, they are not.
+  private func recallEarlier() -> Bool {
+    guard !knowsEarlier else { return true }
+    guard let earlier = store.ifReadable({ try store.guestsInVain() }) else { return false }
     knowsEarlier = true
     let (now, elapsed) = (loop.now, store.elapsed(at: synchronizer.now))
-    // An unreadable store knows of none.
-    for at in store.ifReadable({ try store.guestsInVain() }) ?? [] {
+    for at in earlier {
       let age = elapsed > at ? min(elapsed - max(0, at), 3_600_000) : 0
       inVain.append(MonotonicTime(nanoseconds: now.nanoseconds - age * 1_000_000))
     }
+    return true
   }
 
   private func wasInVain() {
-    recallEarlier()
+    let knowsAll = recallEarlier()
     inVain.append(loop.now)
+    // Those on disk are not replaced by fewer; the next one is written with this one.
+    guard knowsAll else { return }
     let (now, elapsed) = (loop.now, store.elapsed(at: synchronizer.now))
     let times = inVain.map { elapsed - (now - $0).wholeNanoseconds / 1_000_000 }
     store.post("nodes that were let in in vain") { store throws(SQLiteError) in try store.keepGuestsInVain(times) }
   }
 
   private func mayTry(beside guests: Int) -> Bool {
-    recallEarlier()
+    guard recallEarlier() else { return false }
     for times in [\Knock.inVain, \.found, \.additions] as [ReferenceWritableKeyPath<Knock, [MonotonicTime]>] {
       self[keyPath: times].removeAll { loop.now - $0 >= .seconds(3600) }
     }
