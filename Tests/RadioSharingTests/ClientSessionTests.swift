@@ -2,6 +2,7 @@
 
 import Companion
 import EventLoop
+import MeshCrypto
 import SQLite
 import Store
 import TestSupport
@@ -127,6 +128,24 @@ import Timing
     // The radio has eight slots, and the last ones are empty.
     client.send(Self.text("never read", slot: 40), Self.text("empty", slot: 7))
     #expect(try client.frames(2) == [[1, 3], [1, 3]])
+  }
+
+  @Test func `a client's flood in a region costs the air time of the region's codes, too`() throws {
+    let bench = try Bench()
+    let client = try bench.client()
+    var answers = 0
+    /// The air time of the command, which the radio accepts.
+    func cost(_ frame: [UInt8]) throws -> Int64 {
+      let before = bench.messenger.status.airtime.used
+      answers += 1
+      client.send(frame)
+      #expect(try client.frames(answers).last == [0])
+      return bench.messenger.status.airtime.used - before
+    }
+    let plain = try cost(Self.text("word one"))
+    #expect(try plain > 0 && cost(Self.text("word two")) == plain)
+    #expect(try cost(Command.setFloodScopeKey(.key(.hashtag("#ottawa"))).encode()) == 0)
+    #expect(try cost(Self.text("word six")) > plain)
   }
 
   @Test func `without a link a client's message costs no air time`() throws {

@@ -17,7 +17,7 @@ extension Messenger {
   }
 
   /// The bytes that the region adds to a flood in this scope; `nil`: in the radio's default.
-  func regionBytes(in scope: FloodScopeOverride? = nil) -> Int {
+  public func regionBytes(in scope: FloodScopeOverride? = nil) -> Int {
     switch scope {
     case .key?: PacketLength.transportCodes
     case .unscoped?, .unknown?: 0

@@ -11,22 +11,24 @@ import Sync
 extension ClientSession {
   func pass(_ command: Command, _ frame: [UInt8]) async throws -> ClientAnswer {
     guard gateway.connection.state == .up else { return .reply(.error(.badState)) }
-    guard mayGoOnAir(command) else { return .reply(.error(.tableFull)) }
+    guard let reserved = reserve(for: command) else { return .reply(.error(.tableFull)) }
     if case .setChannel(let channel) = command {
       await gateway.synchronizer.willPut(channel, within: Self.longestRead)
     }
-    guard let message = SharedMessage(command) else { return answer(try await ask(command, frame)) }
+    guard let message = SharedMessage(command) else {
+      return answer(try await ask(command, frame, reserved: reserved))
+    }
     // The message is on disk before the radio gets it.
     let kept: OutgoingMessage?
     do throws(StoreError) {
       kept = try await gateway.messenger.keepShared(message, from: name)
     } catch {
-      gateway.messenger.giveBackShared(bytes: command.bytesOnAir)
+      gateway.messenger.giveBackShared(bytes: reserved)
       gateway.tell("client \(name) cannot send now: \(error)")
       return .reply(.error(.tableFull))
     }
     return answer(
-      try await ask(command, frame) { [gateway] answer in
+      try await ask(command, frame, reserved: reserved) { [gateway] answer in
         guard let kept else { return }
         let outcome = answer.wasSent ? answer.outcome : .failed(.notSent(isRefused: false))
         gateway.messenger.settleShared(kept, outcome)
@@ -37,19 +39,27 @@ extension ClientSession {
   private static let longestRead: Duration = .seconds(3)
 
   /// Refuses slots that the radio has not reported over this link, or that are empty (a key of zeros), and texts that the radio would cut, and limits the
-  /// clients' air time.
-  func mayGoOnAir(_ command: Command) -> Bool {
-    if let slot = command.slotOnAir, !isUsed(slot) { return false }
+  /// clients' air time. Returns the bytes for which air time is reserved; `nil`: the command is refused.
+  func reserve(for command: Command) -> Int? {
+    if let slot = command.slotOnAir, !isUsed(slot) { return nil }
     // The store would have the whole text, and take the cut one for another message when a hub brings it back.
     if case .sendChannelText(_, _, _, let text) = command,
       text.beforeNul.bytes.count > gateway.messenger.channelLimit
     {
-      return false
+      return nil
     }
-    let bytes = command.bytesOnAir
-    guard bytes > 0, !gateway.messenger.spendShared(bytes: bytes) else { return true }
+    let bytes = bytesOnAir(of: command)
+    guard bytes > 0, !gateway.messenger.spendShared(bytes: bytes) else { return bytes }
     gateway.tell("client \(name) cannot send now: the clients' air time of this hour is used up")
-    return false
+    return nil
+  }
+
+  /// With the codes of the region in which a flood goes.
+  private func bytesOnAir(of command: Command) -> Int {
+    let bytes = command.bytesOnAir
+    guard bytes > 0, command.goesInScope, gateway.floods(command) else { return bytes }
+    guard case .setFloodScopeKey(let region)? = scope?.command else { return bytes + gateway.messenger.regionBytes() }
+    return bytes + gateway.messenger.regionBytes(in: region)
   }
 
   private func isUsed(_ slot: UInt8) -> Bool {
@@ -63,38 +73,41 @@ extension ClientSession {
   }
 
   /// Sends a command to the radio, with the client's flood scope where it applies. `frame` replaces the command's own. `dispatched`
-  /// receives the answer before later pushes.
+  /// receives the answer before later pushes. `reserved`: the bytes whose air time is given back if the radio does not send them.
   func ask(
-    _ command: Command, _ frame: [UInt8]? = nil, dispatched: @escaping (RadioAnswer) -> Void = { _ in }
+    _ command: Command, _ frame: [UInt8]? = nil, reserved: Int = 0,
+    dispatched: @escaping (RadioAnswer) -> Void = { _ in }
   ) async throws(CancellationError) -> RadioAnswer {
     // If the scope cannot be set, the command is not sent.
     if isScopeRefused, command.goesInScope {
-      gateway.note(command, .scopeRefused, from: name)
+      gateway.note(command, .scopeRefused, from: name, reserved: reserved)
       dispatched(.scopeRefused)
       return .scopeRefused
     }
     let own = RadioSession.Submission(command, frame: frame, needsSuccess: true)
-    guard let scope, command.goesInScope else { return try await ask([own], own: 0, dispatched: dispatched) }
+    guard let scope, command.goesInScope else {
+      return try await ask([own], own: 0, reserved: reserved, dispatched: dispatched)
+    }
     let back = RadioSession.Submission(.setFloodScopeKey(.useDefault))
-    return try await ask([scope, own, back], own: 1, dispatched: dispatched)
+    return try await ask([scope, own, back], own: 1, reserved: reserved, dispatched: dispatched)
   }
 
   /// Sends commands back to back; returns the radio's answer to the client's `own` one. Their effects are recorded
   /// even if the client disconnects meanwhile.
   func ask(
-    _ group: [RadioSession.Submission], own: Int, part: (([UInt8]) -> Void)? = nil,
+    _ group: [RadioSession.Submission], own: Int, reserved: Int = 0, part: (([UInt8]) -> Void)? = nil,
     dispatched: @escaping (RadioAnswer) -> Void = { _ in }
   ) async throws(CancellationError) -> RadioAnswer {
     let answered = Promise<RadioAnswer>()
     let asked = gateway.connection.submit(group: group, .client, part: part) { [gateway, name, outlet] place, answer in
       guard place == own else { return }
-      gateway.note(group[own].command, answer, from: name)
+      gateway.note(group[own].command, answer, from: name, reserved: reserved)
       dispatched(answer)
       outlet.expectAnswer()
       answered.keep(answer)
     }
     guard asked == nil else { return try await answered.value() }
-    gateway.note(group[own].command, .linkLost, from: name)
+    gateway.note(group[own].command, .linkLost, from: name, reserved: reserved)
     dispatched(.linkLost)
     return .linkLost
   }
@@ -143,11 +156,11 @@ extension ClientSession {
 }
 
 extension CompanionProxy.Gateway {
-  /// Records a client's changes to the radio.
-  func note(_ command: Command, _ answer: RadioAnswer, from client: String) {
+  /// Records a client's changes to the radio. `reserved`: the bytes whose air time is given back if the radio did not send them.
+  func note(_ command: Command, _ answer: RadioAnswer, from client: String, reserved: Int) {
     switch answer.outcome {
-    case .failed(.refused), .failed(.notSent): messenger.giveBackShared(bytes: command.bytesOnAir)
-    case .failed(.linkLost) where !answer.wasSent: messenger.giveBackShared(bytes: command.bytesOnAir)
+    case .failed(.refused), .failed(.notSent): messenger.giveBackShared(bytes: reserved)
+    case .failed(.linkLost) where !answer.wasSent: messenger.giveBackShared(bytes: reserved)
     default: break
     }
     if answer.outcome.leavesDoubt, answer.wasSent {
@@ -168,6 +181,13 @@ extension CompanionProxy.Gateway {
     case .sendSelfAdvert(let flood): messenger.noteAdvert(isFlood: flood ?? false)
     default: refreshIdentity(after: command)
     }
+  }
+
+  /// Whether the radio floods the command: it knows no path for it.
+  func floods(_ command: Command) -> Bool {
+    if case .sendPathDiscovery = command { return true }
+    guard let key = contact(of: command) else { return true }
+    return store.ifReadable { try store.contact(key) }?.contact.outPath == nil
   }
 
   /// The contact without which the radio answers *not found*. EXPORT_CONTACT is not among them: the radio says the same of a contact whose advert it

@@ -137,7 +137,7 @@ enum RemoteAnswer: Equatable {
 }
 
 extension Command {
-  /// Approximate bytes on the air; 0: none.
+  /// Approximate bytes on the air, without the codes of a region; 0: none.
   var bytesOnAir: Int {
     switch self {
     case .sendText(let text): PacketLength.text(text.text.bytes.count, path: 0)

@@ -48,20 +48,20 @@ extension ClientSession {
   /// The answer is a push, possibly in the same read as the reply. The turn ends with it, or with a time-out.
   func askNode(_ command: Command, _ frame: [UInt8], _ answer: RemoteAnswer) async throws -> ClientAnswer {
     guard gateway.connection.state == .up else { return .reply(.error(.badState)) }
-    guard mayGoOnAir(command) else { return .reply(.error(.tableFull)) }
+    guard let reserved = reserve(for: command) else { return .reply(.error(.tableFull)) }
     let question: OpenQuestion
     do throws(Refusal) {
       question = OpenQuestion(answer, try await gateway.requests.share())
     } catch {
-      gateway.messenger.giveBackShared(bytes: command.bytesOnAir)
+      gateway.messenger.giveBackShared(bytes: reserved)
       return .reply(.error(error == .linkDown ? .badState : .tableFull))
     }
     guard !isOver, !Task.isCancelled else {
-      gateway.messenger.giveBackShared(bytes: command.bytesOnAir)
+      gateway.messenger.giveBackShared(bytes: reserved)
       throw CancellationError()
     }
     turns.begin(question)
-    let said = try await ask(command, frame) { question.said($0.outcome) }
+    let said = try await ask(command, frame, reserved: reserved) { question.said($0.outcome) }
     if !question.isTaken || !turns.keep(question) { question.leave() }
     return self.answer(said)
   }
