@@ -61,9 +61,9 @@ public enum DocumentKey: Equatable, Sendable {
   /// The allowed values, for people.
   public var wanted: String {
     switch self {
-    case .node(_, .alias): "a string of 1 to 64 bytes"
-    case .node(_, .note): "a string of 1 to 1000 bytes"
-    case .node(_, .tags): "a list of at most 16 strings of 1 to 32 bytes"
+    case .node(_, .alias): "a string of 1 to 64 bytes, not only blanks"
+    case .node(_, .note): "a string of 1 to 1000 bytes, not only blanks"
+    case .node(_, .tags): "a list of at most 16 strings of 1 to 32 bytes, not only blanks"
     case .relay, .setting(.messagesFromHub): "true or false"
     case .setting(.logLevel): "error, warning, notice, info or debug"
     case .setting(.airtime): "a number of seconds, 1 to 3600"
@@ -82,7 +82,8 @@ public enum DocumentKey: Equatable, Sendable {
     }
   }
 
+  /// An alias of which nothing is visible would hide the node's name.
   private static func isText(_ value: JSONValue, _ most: Int) -> Bool {
-    value.string.map { (1...most).contains($0.utf8.count) } ?? false
+    value.string.map { (1...most).contains($0.utf8.count) && !Visible.isBlank($0) } ?? false
   }
 }

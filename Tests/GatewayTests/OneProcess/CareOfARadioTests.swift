@@ -30,13 +30,20 @@ import Timing
     }
     for wrong in [
       #""sf":13"#, #""power":50"#, #""name":"""#, #""colour":"blue""#, #""preset":"eu""#, #""position":"91,0""#,
-      #""pin":12345"#, #""repeat":"yes""#,
+      #""pin":12345"#, #""repeat":"yes""#, #""name":" \u200b""#,
     ] {
       let name = wrong.contains("name") ? "" : #""name":"Other","#
       let answer = try rig.post("/v1/radio/set", "{\(name)\(wrong)}")
       #expect(answer.status != 200 && answer.json["error"]?.string?.isEmpty == false, "\(wrong)")
     }
     #expect(try settings()?["name"]?.string == "Hilltop", "nothing was sent")
+    for body in [
+      #"{"node":"r1","value":" "}"#, #"{"node":"r1","value":"\u200b\u2800"}"#, #"{"node":"r1","value":""}"#,
+    ] {
+      #expect(try rig.post("/v1/node/alias", body).status == 400, "it would hide the name: \(body)")
+    }
+    let unseen = #"{"key":"\#(String(repeating: "5a", count: 32))","name":"\u200b"}"#
+    #expect(try rig.post("/v1/contacts/add", unseen).status == 400)
     let presets = try rig.json("/v1/radio/presets")
     #expect(presets["settings"]?.array?.contains { $0["name"]?.string == "preset" } == true)
     #expect(presets["presets"]?.array?.contains { $0["name"]?.string == "EU/UK (Narrow)" } == true)

@@ -7,6 +7,7 @@ import JSON
 import Messaging
 import SQLite
 import Store
+import UntrustedText
 
 /// Changes of read positions, for followers: the latest ones since the start.
 final class ReadMarks {
@@ -120,6 +121,7 @@ struct ConversationsAPI {
       let stored = try store.contact(prefix: prefix)
       who.name = stored?.contact.name.string ?? ""
       (who.key, who.isOnRadio) = (stored?.contact.key, stored?.onRadio ?? false)
+      if Visible.isBlank(who.name) { who.name = "" }
       if stored?.contact.type == .room { who.kind = "room" }
       if case .received(let message)? = newest {
         if message.kind == .room { who.kind = "room" }

@@ -34,7 +34,7 @@ public enum RadioSetting: Equatable, Sendable {
 
   /// All settings, with their allowed values.
   public static let known: [(name: String, allowed: String)] = [
-    ("name", "1 to 31 bytes, no colon before a space"),
+    ("name", "1 to 31 bytes, not only blanks, no colon before a space"),
     ("position", "LATITUDE,LONGITUDE in degrees, such as 47.3769,8.5417; 0,0: none"),
     ("preset", "a region's radio parameters: see `meshpost radio presets`"), ("frequency", "MHz, 150 to 2500"),
     ("bandwidth", "kHz, 7 to 500"), ("sf", "spreading factor, 5 to 12"), ("cr", "coding rate, 5 to 8"),
@@ -144,9 +144,9 @@ private struct Reader {
     case "sf": return number(text, 5...12, 1) { $0.radio.spreadingFactor = UInt8(clamping: $1) }
     case "cr": return number(text, 5...8, 1) { $0.radio.codingRate = UInt8(clamping: $1) }
     case "name":
-      guard (1...31).contains(text.utf8.count), !text.utf8.contains(0), !RelayMark.splits(name: text.utf8) else {
-        return false
-      }
+      guard (1...31).contains(text.utf8.count), !text.utf8.contains(0), !Visible.isBlank(text),
+        !RelayMark.splits(name: text.utf8)
+      else { return false }
       return add(.name(Text(text)))
     case "position": return position(text)
     case "power": return Int8(text).map { $0 >= -9 && $0 <= maxPower && add(.power($0)) } ?? false
