@@ -8,7 +8,7 @@ import { inTurn, ServedStore, Stream } from "../stores/store.js";
 /** The hub says something at least each 20 s. */
 const SILENCE_MS = 45_000;
 
-/** `since`: when the line was cut; `null`: it is not. `on("message", heard)`: joined messages as they come; `gateway`, `command`, `alert`: rows of those lists; `hello`: what is known may be old. */
+/** `since`: when the line was cut; `null`: it is not. `on("message", heard)`: joined messages as they come; `gateway`, `command`, `alert`: rows of those lists; `hello`: what is known may be old; `again`: each few seconds while there is a line, for what was refused. */
 class HubLive extends Stream {
   since = null;
   #source = null;
@@ -21,7 +21,12 @@ class HubLive extends Stream {
   start() {
     this.#open();
     // A line that is cut somewhere on the way says nothing.
-    this.#watch = setInterval(() => { if (!document.hidden && performance.now() - this.#spoken > SILENCE_MS) this.retry(); }, 5000);
+    this.#watch = setInterval(() => {
+      if (document.hidden) return;
+      // By the clock that goes on while the machine sleeps. Where it is set, the stream begins anew.
+      if (Math.abs(Date.now() - this.#spoken) > SILENCE_MS) this.retry();
+      else if (this.since === null) this.tell("again");
+    }, 5000);
     addEventListener("online", () => this.retry());
     // A browser has six connections to a host, for all pages together: one that is left, or not looked at, keeps none of them.
     addEventListener("pagehide", () => this.#source?.close());
@@ -47,10 +52,10 @@ class HubLive extends Stream {
   }
 
   #open() {
-    this.#spoken = performance.now();
+    this.#spoken = Date.now();
     const source = new EventSource(query("/v1/live", { after: this.#position, arrived: this.#arrived }));
     this.#source = source;
-    const spoke = () => { this.#spoken = performance.now(); };
+    const spoke = () => { this.#spoken = Date.now(); };
     source.addEventListener("hello", (event) => {
       spoke();
       const hello = JSON.parse(event.data);

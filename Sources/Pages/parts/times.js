@@ -16,16 +16,16 @@ const DAY = 86_400_000;
 /** Dates end there, by the language's own rules. */
 const isTime = (ms) => Number.isFinite(ms) && Math.abs(ms) <= 8.64e15;
 
-/** From `performance.now()`, which nobody sets, to the host's time; `null`: not told yet. */
-let ahead = null;
+/** The host's time, and what both clocks here showed then; `null`: not told yet. */
+let told = null;
 
-/** Milliseconds by the host's clock: this browser's may be wrong. */
-export function now() { return ahead === null ? Date.now() : Math.round(ahead + performance.now()); }
+/** Milliseconds by the host's clock: this browser's may be wrong. Nobody sets `performance.now()`, but it stands still while a machine sleeps. */
+export function now() { return told ? Math.round(told.host + Math.max(performance.now() - told.steady, Date.now() - told.local)) : Date.now(); }
 
 /** What the host's clock shows; an older host does not tell it. */
 export function setNow(ms) {
   if (!Number.isFinite(ms)) return;
-  ahead = ms - performance.now();
+  told = { host: ms, steady: performance.now(), local: Date.now() };
   tellTimesAnew();
 }
 

@@ -5,6 +5,7 @@ import { Stream } from "./store.js";
 
 /** The host sends something at least each 20 s, if only its time; an older one, a comment. */
 const SILENCE_MS = 45_000;
+const LOOK_MS = 5000;
 /** After so long it is quicker to read everything anew than to catch up. */
 const AFRESH_MS = 600_000;
 
@@ -13,7 +14,7 @@ const AFRESH_MS = 600_000;
  * cannot be told from quiet) nor why it was refused. Resumes behind the last event by itself.
  *
  * `isLinked`; `since`: when the line was cut. `on(event, heard)`: events of /v1/live, and `afresh`: what is known must be read anew;
- * with `true`, it is the first stream, before which something may have been read already.
+ * with `true`, it is the first stream, before which something may have been read already; `again`: each few seconds while there is a line, for what was refused.
  */
 class Live extends Stream {
   isLinked = false;
@@ -21,8 +22,7 @@ class Live extends Stream {
   catchUpMs = 2000;
   /** Milliseconds since 1970; `null`: there was no line yet in this page, or there is one. */
   since = null;
-  /** As `since`, by a clock that nobody sets. */
-  #cutAt = 0;
+  #spoken = 0;
   #last = null;
   /** Gateway and epoch. */
   #journal = null;
@@ -46,6 +46,8 @@ class Live extends Stream {
     addEventListener("pagehide", () => this.#leave());
     addEventListener("pageshow", () => this.#comeBack());
     document.addEventListener("visibilitychange", () => (document.hidden ? this.#hide() : this.#comeBack()));
+    // By the clock that goes on while the machine sleeps: what was silent then is cut at once. Where the clock is set, the stream begins anew.
+    setInterval(() => { if (Math.abs(Date.now() - this.#spoken) > SILENCE_MS) this.#ending?.abort(); else if (this.isLinked) this.tell("again"); }, LOOK_MS);
     while (this.#isRunning) {
       if (this.#isAway) {
         await new Promise((resolve) => { this.#wake = resolve; });
@@ -99,39 +101,30 @@ class Live extends Stream {
   retry() { this.#wake?.(); }
 
   #cut() {
-    if (this.isLinked || this.since === null) [this.since, this.#cutAt] = [Date.now(), performance.now()];
+    if (this.isLinked || this.since === null) this.since = Date.now();
     this.isLinked = false;
     this.changed();
   }
 
   async #follow() {
     this.#ending = new AbortController();
-    let watchdog = 0;
-    const alive = () => {
-      clearTimeout(watchdog);
-      watchdog = setTimeout(() => this.#ending.abort(), SILENCE_MS);
-    };
-    alive();
-    try {
-      if (this.since !== null && performance.now() - this.#cutAt > AFRESH_MS) this.#last = null;
-      const headers = { Accept: "text/event-stream" };
-      if (this.#last !== null) headers["Last-Event-ID"] = String(this.#last);
-      const response = await fetch("/v1/live", { headers, cache: "no-store", signal: this.#ending.signal });
-      if (response.status === 401) { this.tell("signed-out"); return; }
-      if (!response.ok) return;
-      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-      let rest = "";
-      let event = { name: "message", data: [] };
-      for (;;) {
-        const { value, done } = await reader.read();
-        if (done) return;
-        alive();
-        const lines = (rest + value).split("\n");
-        rest = lines.pop();
-        for (const raw of lines) event = this.#take(raw.replace(/\r$/, ""), event);
-      }
-    } finally {
-      clearTimeout(watchdog);
+    if (this.since !== null && Math.abs(Date.now() - this.since) > AFRESH_MS) this.#last = null;
+    this.#spoken = Date.now();
+    const headers = { Accept: "text/event-stream" };
+    if (this.#last !== null) headers["Last-Event-ID"] = String(this.#last);
+    const response = await fetch("/v1/live", { headers, cache: "no-store", signal: this.#ending.signal });
+    if (response.status === 401) { this.tell("signed-out"); return; }
+    if (!response.ok) return;
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    let event = { name: "message", data: [] };
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      this.#spoken = Date.now();
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      for (const raw of lines) event = this.#take(raw.replace(/\r$/, ""), event);
     }
   }
 
