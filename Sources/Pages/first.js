@@ -49,6 +49,7 @@ function askEarly(...paths) {
 }
 
 const [view, ...rest] = location.pathname.split("/").filter(Boolean);
+const later = ["later.css", "parts/drawings.js"];
 const words = (...ends) => ends.map((end) => `languages/${language}${end}.js`);
 if (document.documentElement.dataset.host === "hub") hubFirst();
 else gatewayFirst();
@@ -58,7 +59,7 @@ function hubFirst() {
   askEarly("/session", "/v1/fleet?limit=1000", "/v1/fleet/summary");
   need(...words("", "-hub"));
   if (!["messages", "coverage", "alerts", "commands", "people"].includes(view)) return;
-  need(`hub/${view}.js`, "later.css", "hub/views.css", ...words("-more", "-hub-views"));
+  need(`hub/${view}.js`, ...later, "hub/views.css", ...words("-more", "-hub-views"));
   if (view === "coverage") need("views/map.css", ...words("-views"));
 }
 
@@ -66,7 +67,7 @@ function gatewayFirst() {
   if (!location.hash) askEarly("/session", "/v1/conversations");
   need(...words(""));
   if (view === "conversations" && rest.length) {
-    need("views/chat.js", "later.css", "views/chat.css", ...words("-more"));
+    need("views/chat.js", ...later, "views/chat.css", ...words("-more"));
     if (!location.hash && !location.search) askEarly(`/v1/messages?conversation=${rest[0].replaceAll(":", "%3A")}&direction=both&limit=${FIRST_ROWS}`);
-  } else if (["nodes", "map", "air", "gateway"].includes(view)) need(`views/${view}.js`, "later.css", `views/${view}.css`, ...(view === "nodes" && rest.length ? ["views/node.js"] : []), ...words("-more", "-views"));
+  } else if (["nodes", "map", "air", "gateway"].includes(view)) need(`views/${view}.js`, ...later, `views/${view}.css`, ...(view === "nodes" && rest.length ? ["views/node.js"] : []), ...words("-more", "-views"));
 }

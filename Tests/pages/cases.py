@@ -398,6 +398,30 @@ def words_that_are_apart_are_found(world):
 
 
 @test
+def a_list_that_was_refused_is_asked_for_again(world):
+    # The gateway's data cannot be read for a while, and its stream goes on.
+    refuse = """const real = window.fetch; window.fails = true;
+      window.fetch = (path, ...more) => (window.fails && /^\\/v1\\/(conversations|messages|contacts|doctor|alerts|outbox)/.test(path) ? Promise.resolve(new Response("{}", { status: 500 })) : real(path, ...more));"""
+    for path, place, what in (("/conversations", ".list-scroll", "a.conversation"), (f"/conversations/{PUBLIC}", ".chat-scroll", "article"), ("/nodes", ".table-scroll", ".node-link"),
+                              ("/map", ".map-empty", ".map-row, .map-empty .empty:not([role])"), ("/gateway", ".card.alerts", ".findings")):
+        for isByHand in (False, True):
+            browser = world.browser()
+            browser.command("Page.addScriptToEvaluateOnNewDocument", source=refuse)
+            browser.go(world.host.base + path)
+            browser.until(f"{path}: what is wrong", lambda: "500" in browser.text(f"{place} [role=alert]"))
+            assert not browser.all(what), path
+            # Told once, and not with each attempt.
+            browser.script("window.told = document.querySelector(arguments[0]); return import('/pages/stores/live.js').then(({ live }) => live.tell('again'))", f"{place} [role=alert]")
+            assert browser.script("return window.told.isConnected"), path
+            browser.script("window.fails = false")
+            if isByHand:
+                browser.script("document.querySelector(arguments[0])?.click()", f"{place} [role=alert] button")
+            browser.until(f"{path}: what it shows", lambda: browser.all(what) and not browser.all(f"{place} [role=alert]"))
+            browser.close()
+            world.browsers.remove(browser)
+
+
+@test
 def names_of_objects_are_no_views(world):
     for path in ("/constructor", "/__proto__", "/toString/x"):
         browser = world.open(path)

@@ -1,5 +1,5 @@
 // What wants a person: open, seen by whom, over; and the rules by which it is told.
-import { fill, make } from "../parts/page.js";
+import { fill, make, showTrouble } from "../parts/page.js";
 import { span } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
@@ -22,6 +22,7 @@ export class View {
   #isLoading = false;
   #isStale = false;
   #isMissing = false;
+  #areRulesWanted = false;
   #timer = 0;
 
   constructor(shell) {
@@ -33,7 +34,7 @@ export class View {
     fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.alerts") }), this.count),
       make("div", { class: "filters" }, this.chips),
       make("div", { class: "hub-scroll", tabindex: 0, role: "group", "aria-label": t("hub.alerts") }, this.place, this.rules));
-    this.#ends = [live.on("alert", () => this.#soon()), live.on("hello", () => this.#soon())];
+    this.#ends = [live.on("alert", () => this.#soon()), live.on("hello", () => this.#soon()), live.on("again", () => { if (this.#trouble && !this.#isMissing) this.#soon(); if (this.#areRulesWanted) this.#loadRules(); })];
     onKeys({});
     this.#loadRules();
   }
@@ -96,12 +97,16 @@ export class View {
   }
 
   async #loadRules() {
+    this.#areRulesWanted = false;
     try {
       const { rules } = await ask("/v1/alerts/rules");
       const sentence = (rule) => (typeof rule === "string" ? rule : rule.sentence ?? rule.text ?? "");
       fill(this.rules, rules.length ? [make("h2", { text: t("alerts.rules") }), make("ul", { class: "hub-list" }, rules.map((rule) => make("li", {},
         has(`rule.${rule.rule}`) ? make("strong", { text: t(`rule.${rule.rule}`) }) : rule.rule ? named(rule.rule) : null, make("span", { class: "grow", lang: "en", text: cut(sentence(rule), 600) })))), make("p", { class: "quiet small", text: t("alerts.rules-why") })] : null);
-    } catch { /* a hub without alerts has no rules; a cut line is told by the bar */ }
+    } catch (trouble) {
+      // A hub without alerts has no rules.
+      this.#areRulesWanted = trouble.status !== 404;
+    }
   }
 
   #draw() {
@@ -112,7 +117,9 @@ export class View {
       return;
     }
     if (!this.#alerts) {
-      fill(this.place, this.#trouble ? make("div", { class: "empty", role: "alert" }, make("p", { text: this.#trouble.message }), make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#load() } })) : make("p", { class: "quiet", text: t("loading") }));
+      if (!this.#trouble) fill(this.place, make("p", { class: "quiet", text: t("loading") }));
+      else if (this.place.firstChild?.role !== "alert") fill(this.place);
+      showTrouble(this.place, this.#trouble, () => this.#load());
       return;
     }
     const groups = { open: shown.filter((one) => !one.ended_at && !one.acknowledged_at).sort(byWeight), seen: shown.filter((one) => !one.ended_at && one.acknowledged_at).sort(byWeight), over: shown.filter((one) => one.ended_at) };

@@ -27,7 +27,7 @@ export class View {
     this.tabs = make("div", { class: "chips", role: "group", "aria-label": t("fleet.show") });
     this.place = make("div", { class: "hub-scroll", tabindex: 0, role: "group", "aria-label": t("hub.commands") });
     fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.commands") })), make("div", { class: "filters" }, this.tabs), this.place);
-    this.#ends = [fleet.subscribe(() => this.#part?.offer?.()), live.on("command", (row) => this.#part?.came?.(row)), live.on("hello", () => this.#part?.load())];
+    this.#ends = [fleet.subscribe(() => this.#part?.offer?.()), live.on("command", (row) => this.#part?.came?.(row)), live.on("hello", () => this.#part?.load()), live.on("again", () => { if (this.#part?.isRefused) this.#part.load(); })];
     onKeys({ Escape: () => { if (!route.id) return false; this.shut(); return true; } });
   }
 
@@ -93,6 +93,8 @@ class Commands {
     this.offer();
     this.load();
   }
+
+  get isRefused() { return this.#trouble !== null; }
 
   #fit() {
     const isMessage = this.what.value === "send";

@@ -1,5 +1,5 @@
 // Which gateway hears which node: as a map, with the links of what is chosen, and as a matrix.
-import { fill, icon, iconButton, make } from "../parts/page.js";
+import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
 import { number } from "../parts/numbers.js";
 import { now, when } from "../parts/times.js";
 import { cut, named, seen } from "../parts/text.js";
@@ -52,7 +52,7 @@ export class View {
   constructor(shell) {
     this.#shell = shell;
     this.#build();
-    this.#ends = [live.on("hello", () => { this.#load(); this.#readWaysAgain(); }), fleet.subscribe(() => this.#later())];
+    this.#ends = [live.on("hello", () => { this.#load(); this.#readWaysAgain(); }), live.on("again", () => { if (this.#trouble) this.#load(); this.#readWaysAgain(); }), fleet.subscribe(() => this.#later())];
     this.#timer = setInterval(() => { if (!document.hidden) this.#load(); }, ANEW_MS);
     onKeys({
       "/": () => this.field.focus(), j: () => this.#step(1), k: () => this.#step(-1),
@@ -195,10 +195,11 @@ export class View {
     this.#drawChips();
     const words = this.#isLoaded && !this.#trouble ? [t("coverage.count", { count: this.#count, nodes: number(this.#nodes.size), gateways: number(this.#gateways.size) }), this.#isCutShort ? t("coverage.cut") : ""].filter(Boolean).join(" ") : this.#trouble?.message ?? this.count.textContent;
     if (this.count.textContent !== words) this.count.textContent = words;
-    this.scroller.querySelector(".empty")?.remove();
+    this.scroller.querySelector(".empty:not([role])")?.remove();
+    showTrouble(isMatrix ? this.scroller : this.empty, this.#isLoaded ? null : this.#trouble, () => this.#load());
     const isEmpty = this.#isLoaded && (isMatrix ? !this.#nodesShown.length : ![...this.#gatewaysShown, ...this.#nodesShown].some(hasPlace));
     const empty = () => make("div", { class: "empty" }, make("h2", { text: t(this.#nodes.size ? (route.get("find") ? "fleet.no-match" : "coverage.no-place") : "coverage.none") }), make("p", { class: "quiet", text: t(this.#nodes.size ? (route.get("find") ? "coverage.no-match-why" : "coverage.no-place-why") : "coverage.none-why") }));
-    fill(this.empty, isEmpty && !isMatrix ? empty() : null);
+    if (this.#isLoaded) fill(this.empty, isEmpty && !isMatrix ? empty() : null);
     if (isMatrix) { this.#drawMatrix(); if (isEmpty) this.scroller.append(empty()); }
     else {
       this.pager.hidden = true;
@@ -273,23 +274,22 @@ export class View {
 
   // MARK: Ways of a message
 
-  async #readWays() {
+  async #readWays(isAgain = false) {
     const position = route.get("message");
-    if (position === this.#ways.position) return;
-    const ways = { position };
+    if (position === this.#ways.position && !isAgain) return;
+    const ways = { position, trouble: isAgain ? this.#ways.trouble : null };
     this.#ways = ways;
     if (!position) return;
     try {
       ways.row = await ask(`/v1/messages/${encodeURIComponent(position)}`);
-    } catch (trouble) { ways.trouble = trouble.status === 404 ? t("messages.gone") : trouble.message; }
+      ways.trouble = null;
+    } catch (trouble) { [ways.trouble, ways.isRefused] = trouble.status === 404 ? [t("messages.gone"), false] : [trouble.message, true]; }
     if (this.#ways === ways && this.note.isConnected) this.#later();
   }
 
-  /** What could not be read without a line. */
+  /** What could not be read. */
   #readWaysAgain() {
-    if (!this.#ways.trouble) return;
-    this.#ways = { position: null };
-    this.#readWays();
+    if (this.#ways.isRefused) this.#readWays(true);
   }
 
   /** Those of all gateways that heard it, each to its own place. */

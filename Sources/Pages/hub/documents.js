@@ -23,6 +23,7 @@ export class Documents {
   /** The newest request: what an older one brings is not shown. */
   #turn = 0;
   #names = new Map();
+  isRefused = false;
 
   constructor(shell, place) {
     this.#shell = shell;
@@ -78,10 +79,10 @@ export class Documents {
       const documents = page.documents.filter((one) => one.value !== null);
       this.#rows = isMore ? [...this.#rows, ...documents] : documents;
       this.#next = page.next ?? null;
-      this.trouble.textContent = "";
+      [this.trouble.textContent, this.isRefused] = ["", false];
     } catch (trouble) {
       // What was shown stays.
-      if (turn === this.#turn) this.trouble.textContent = trouble.message;
+      if (turn === this.#turn) { this.isRefused = true; if (this.trouble.textContent !== trouble.message) this.trouble.textContent = trouble.message; }
       return;
     }
     await this.#nameNodes(gateway);

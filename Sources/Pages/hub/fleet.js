@@ -1,5 +1,5 @@
 // The fleet: who is there, who is not, and who needs somebody. The table is the page; a map shows the same.
-import { fill, icon, make } from "../parts/page.js";
+import { fill, icon, make, showTrouble } from "../parts/page.js";
 import { number, volts } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
@@ -129,8 +129,8 @@ export class View {
     }
     this.#drawStats();
     this.#more?.update();
-    this.scroller.querySelector(".empty")?.remove();
-    const isMap = this.#isMap;
+    this.scroller.querySelector(".empty:not([role])")?.remove();
+    const isMap = this.#isMap && fleet.isLoaded;
     this.scroller.hidden = isMap;
     this.mapPlace.hidden = !isMap;
     const rows = this.#shown = this.#chosen();
@@ -139,9 +139,9 @@ export class View {
     this.table.setAttribute("aria-rowcount", String(rows.length + 1));
     if (isMap) this.#drawMap();
     if (fleet.isLoaded) this.#need();
+    showTrouble(this.scroller, fleet.isLoaded ? null : fleet.trouble, () => fleet.load());
     if (!fleet.isLoaded) {
       this.count.textContent = "";
-      if (fleet.trouble) this.scroller.append(make("div", { class: "empty", role: "alert" }, make("p", { text: fleet.trouble.message }), make("button", { type: "button", class: "button", text: t("again"), on: { click: () => fleet.load() } })));
       return;
     }
     const placed = isMap ? rows.filter((row) => row.position).length : rows.length;

@@ -1,6 +1,6 @@
 // One gateway beside the fleet: what is known of it, notes to edit, what it heard last.
 import { Editable } from "../parts/editable.js";
-import { fill, iconButton, make } from "../parts/page.js";
+import { fill, iconButton, make, showTrouble } from "../parts/page.js";
 import { number, volts } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
@@ -26,6 +26,8 @@ export class GatewayDetails {
   #isClosed = false;
   /** Places of its radio's contact table: `{used, most}`; `null`: not known. */
   #table = null;
+  /** What was refused. */
+  #wanting = new Set();
 
   constructor(gateway, shell, shut) {
     [this.gateway, this.#shell, this.#shut] = [gateway, shell, shut];
@@ -35,7 +37,7 @@ export class GatewayDetails {
     this.messages = make("section", { class: "plain" });
     this.nodes = make("section", { class: "plain" });
     this.element = make("div", { class: "details-inside" }, this.facts, this.notes, this.messages, this.nodes);
-    this.#ends = [live.on("message", (message) => { if (message.heard.some((one) => one.gateway === gateway)) this.#soon(); }), live.on("hello", () => { this.#soon(); this.#loadNodes(); })];
+    this.#ends = [live.on("message", (message) => { if (message.heard.some((one) => one.gateway === gateway)) this.#soon(); }), live.on("hello", () => { this.#soon(); this.#loadNodes(); }), live.on("again", () => { for (const load of this.#wanting) { this.#wanting.delete(load); load(); } })];
     this.update();
     this.#loadMessages();
     this.#loadNodes();
@@ -133,7 +135,7 @@ export class GatewayDetails {
         make("a", { class: "hit", href: `/messages/${one.position}?gateway=${encodeURIComponent(this.gateway)}` },
           make("span", { class: "hit-head" }, named(one.body.sender_name || t("messages.nobody")), one.body.channel_name ? named(one.body.channel_name, { class: "name quiet" }) : null, when(one.at)),
           make("span", { class: "hit-text" }, line(one.body.text ?? "", 120))))))] : null);
-    } catch { /* what is cut is told by the bar; what was there stays */ }
+    } catch (trouble) { this.#refused(this.messages, trouble, this.#loadMessages); }
   }
 
   async #askNodes() {
@@ -151,7 +153,13 @@ export class GatewayDetails {
         make("a", { href: `/coverage/${encodeURIComponent(node.key)}` }, named(node.name || node.key.slice(0, 12))),
         make("span", { class: "quiet" }, howHeard(node), " ", node.last_heard ? when(node.last_heard) : null))))] : null);
       await this.#showTable(found, after);
-    } catch { /* as above */ }
+    } catch (trouble) { this.#refused(this.nodes, trouble, this.#loadNodes); }
+  }
+
+  /** What was there stays. */
+  #refused(place, trouble, load) {
+    this.#wanting.add(load);
+    if (!place.querySelector("h3")) showTrouble(place, trouble, load);
   }
 
   /** How full its radio's table is: the radio says its size when it is connected. `more`: not all nodes are among these. */
@@ -161,7 +169,7 @@ export class GatewayDetails {
     try {
       const { events: [radio] } = await ask(query(`${this.#path}/events`, { kind: "radio", order: "newest", limit: 1 }));
       most = radio?.body.max_contacts;
-    } catch { return; /* as above */ }
+    } catch { return; /* it is not shown */ }
     // What a gateway leaves out for its hub, or told before it told all, is no table.
     this.#table = most > 0 && nodes.length && !more && used <= most ? { used, most } : null;
     this.#stamp = null;

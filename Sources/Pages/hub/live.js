@@ -103,6 +103,7 @@ class Fleet extends ServedStore {
     super();
     live.on("gateway", (row) => this.told(() => { if (this.isLoaded) this.take(row); }));
     live.on("hello", () => this.anew());
+    live.on("again", () => { if (this.isWanting) this.anew(); });
     live.on("alert", () => this.#sum());
     setInterval(() => { if (!document.hidden && this.isLoaded) { this.changed(); if (performance.now() - this.#summaryAt > 60_000) this.#sum(); } }, LOOK_MS);
   }

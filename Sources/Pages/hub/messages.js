@@ -1,6 +1,6 @@
 // Messages of all gateways, each once, the newest first; who heard one, and how well. The hub gives them in the order in which they came, which is how
 // nothing is missed; here they stand by when they were heard: what a gateway sends after a cut stands where it was said.
-import { fill, icon, iconButton, make } from "../parts/page.js";
+import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
 import { decibels, number } from "../parts/numbers.js";
 import { full, now, when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
@@ -39,7 +39,7 @@ export class View {
   constructor(shell) {
     this.#shell = shell;
     this.#build();
-    this.#ends = [live.on("message", (message) => this.#came(message)), live.on("hello", () => { this.#load(true); if (!this.channels) this.#loadChannels(); }), fleet.subscribe(() => this.#choices())];
+    this.#ends = [live.on("message", (message) => this.#came(message)), live.on("hello", () => { this.#load(true); if (!this.channels) this.#loadChannels(); }), live.on("again", () => { if (this.#trouble) this.#load(true); if (!this.channels) this.#loadChannels(); }), fleet.subscribe(() => this.#choices())];
     onKeys({ "/": () => this.field.focus(), j: () => this.#step(1), k: () => this.#step(-1), Escape: () => { if (!route.id) return false; this.#shut(); return true; } });
     this.#loadChannels();
   }
@@ -190,16 +190,14 @@ export class View {
   }
 
   #draw() {
-    this.scroller.querySelector(".empty")?.remove();
+    this.scroller.querySelector(".empty:not([role])")?.remove();
     this.#shown = byTime(this.#rows);
     this.list.set(this.#shown.map((row) => ({ key: String(row.position), version: `${row.heard.length}${String(row.position) === route.id}`, row })), this.#next !== null);
     const isEmpty = !this.#rows.length;
-    this.note.textContent = this.#trouble && !isEmpty ? this.#trouble.message : "";
-    if (this.#trouble && isEmpty) {
-      this.scroller.append(make("div", { class: "empty", role: "alert" }, make("p", { text: this.#trouble.message }), make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#load(true) } })));
-      return;
-    }
-    if (this.isLoaded && isEmpty && this.#next === null) {
+    const words = this.#trouble && !isEmpty ? this.#trouble.message : "";
+    if (this.note.textContent !== words) this.note.textContent = words;
+    showTrouble(this.scroller, isEmpty ? this.#trouble : null, () => this.#load(true));
+    if (!this.#trouble && this.isLoaded && isEmpty && this.#next === null) {
       const isFiltered = Object.values(this.#filter).some((one) => one !== null);
       this.scroller.append(make("div", { class: "empty" }, make("h2", { text: t(isFiltered ? "messages.no-match" : "messages.none") }), make("p", { class: "quiet", text: t(isFiltered ? "messages.no-match-why" : "messages.none-why") })));
     }
@@ -238,7 +236,9 @@ export class View {
     try {
       row = await ask(`/v1/messages/${encodeURIComponent(id)}`);
     } catch (trouble) {
-      if (route.id === id) fill(inside, head, make("p", { role: "alert", text: trouble.status === 404 ? t("messages.gone") : trouble.message }));
+      if (route.id !== id) return;
+      fill(inside, head, trouble.status === 404 ? make("p", { role: "alert", text: t("messages.gone") }) : null);
+      if (trouble.status !== 404) showTrouble(inside, trouble, () => this.#showDetails());
       return;
     }
     if (route.id !== id) return;

@@ -5,11 +5,14 @@ import { named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { onKeys } from "../shell/keys.js";
 import { ask, put, remove } from "../stores/api.js";
+import { live } from "./live.js";
 
 const ROLES = ["view", "operate", "administer"];
 
 export class View {
   #shell;
+  #ends;
+  #isRefused = false;
 
   constructor(shell) {
     this.#shell = shell;
@@ -28,9 +31,12 @@ export class View {
           make("label", { for: "person-role", text: t("people.role") }), this.role,
           make("div", { class: "row" }, make("button", { class: "button primary", type: "submit", text: t("people.add") }))),
         make("h2", { text: t("people.tokens") }), make("p", { class: "quiet small", text: t("people.tokens-why") }), this.tokens));
+    this.#ends = ["hello", "again"].map((event) => live.on(event, () => { if (this.#isRefused) this.#load(); }));
     onKeys({});
     this.#load();
   }
+
+  close() { for (const end of this.#ends) end(); }
 
   async #change(work) {
     this.trouble.textContent = "";
@@ -65,6 +71,7 @@ export class View {
     if (this.people.querySelector("form")) return;
     try {
       const [{ people }, { tokens }] = await Promise.all([ask("/v1/people"), ask("/v1/tokens")]);
+      if (this.#isRefused) [this.trouble.textContent, this.#isRefused] = ["", false];
       fill(this.people, people.map((person) => make("li", {},
         make("span", { class: "grow" }, named(person.name), " ", make("span", { class: "quiet small" }, person.last_used ? [t("people.used"), " ", when(person.last_used)] : t("people.never"))),
         has(`way.${person.way}`) ? make("span", { class: "quiet small", text: t(`way.${person.way}`) }) : null,
@@ -76,7 +83,8 @@ export class View {
         make("span", { class: "grow" }, named(token.name), " ", make("span", { class: "quiet small", text: [has(`access.${token.access}`) ? t(`access.${token.access}`) : token.access, token.gateway === "*" ? t("people.every") : token.gateway].join(" · ") })),
         make("span", { class: "quiet small" }, token.last_used ? when(token.last_used) : t("people.never")))));
     } catch (trouble) {
-      this.trouble.textContent = trouble.message;
+      this.#isRefused = true;
+      if (this.trouble.textContent !== trouble.message) this.trouble.textContent = trouble.message;
     }
   }
 

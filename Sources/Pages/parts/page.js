@@ -1,4 +1,5 @@
 // Building the page. There is one way from data into it: text nodes and attributes that are named here. No markup is ever made of data.
+import { t } from "./words.js";
 
 /** An element. `attributes`: `class`, `text`, `on` ({event: function}), `data` ({name: value}), else attributes by their name;
  *  `null`, `undefined` and `false` leave one out. `children`: nodes, strings (as text), lists of both, or nothing. */
@@ -44,17 +45,15 @@ export function fill(element, ...children) {
   return element;
 }
 
-// Drawn by us on a grid of 24: lines of 2, round ends.
-const shapes = {
+// Drawn by us on a grid of 24: lines of 2, round ends. Further ones: drawings.js.
+export const shapes = {
   chats: "M4 5h16v11H9l-5 4z", nodes: "M12 4v6m0 0-6 8m6-8 6 8M12 4h.01M6 18h.01M18 18h.01", map: "M4 6l5-2 6 2 5-2v14l-5 2-6-2-5 2zM9 4v14M15 6v14",
   air: "M3 9c3-3 6-3 9 0s6 3 9 0M3 16c3-3 6-3 9 0s6 3 9 0", gateway: "M5 14h14v5H5zM8 16.5h.01M12 14V9M8 9a4 4 0 0 1 8 0M5 9a7 7 0 0 1 14 0",
-  search: "M10.5 4a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zM20 20l-4.5-4.5", back: "M15 5l-7 7 7 7", close: "M6 6l12 12M18 6L6 18",
-  details: "M4 5h16v14H4zM14 5v14", send: "M4 12l16-7-6 15-3-6z", reply: "M10 7L5 12l5 5M5 12h9a5 5 0 0 1 5 5v1", down: "M6 9l6 7 6-7",
-  clock: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM12 8v4l3 2", arrow: "M5 12h13M13 7l5 5-5 5", tick: "M5 13l4 4 10-11", ticks: "M2 13l4 4 9-11M11 16l1 1 9-11",
-  bang: "M12 5v9M12 18.5h.01", smile: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM9 10h.01M15 10h.01M8.5 14c2 2.5 5 2.5 7 0", more: "M6 12h.01M12 12h.01M18 12h.01",
-  star: "M12 4l2.5 5.2 5.5.8-4 4 1 5.7-5-2.8-5 2.8 1-5.7-4-4 5.5-.8z", at: "M15.5 12a3.5 3.5 0 1 1-7 0 3.5 3.5 0 0 1 7 0zm0 0v1.5a2.5 2.5 0 0 0 5 0V12a8.5 8.5 0 1 0-3.5 6.9",
+  search: "M10.5 4a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zM20 20l-4.5-4.5", clock: "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM12 8v4l3 2",
+  arrow: "M5 12h13M13 7l5 5-5 5", more: "M6 12h.01M12 12h.01M18 12h.01",
+  at: "M15.5 12a3.5 3.5 0 1 1-7 0 3.5 3.5 0 0 1 7 0zm0 0v1.5a2.5 2.5 0 0 0 5 0V12a8.5 8.5 0 1 0-3.5 6.9",
   muted: "M7 10a5 5 0 0 1 10 0v3l2 3H9M10 20h4M4 4l16 16", bell: "M7 10a5 5 0 0 1 10 0v3l2 3H5l2-3zM10 20h4",
-  copy: "M9 9h10v10H9zM5 15V5h10", pause: "M9 6v12M15 6v12", play: "M8 5l11 7-11 7z", help: "M9 9a3 3 0 1 1 4 3c-1 .5-1 1-1 2M12 18h.01", antenna: "M12 12v8M9 20h6M7.5 7.5a6 6 0 0 0 0 9M16.5 7.5a6 6 0 0 1 0 9M5 5a10 10 0 0 0 0 14M19 5a10 10 0 0 1 0 14",
+  antenna: "M12 12v8M9 20h6M7.5 7.5a6 6 0 0 0 0 9M16.5 7.5a6 6 0 0 1 0 9M5 5a10 10 0 0 0 0 14M19 5a10 10 0 0 1 0 14",
 };
 
 /** What points along the line is mirrored where lines run from right to left; a tick, a clock or a star is not. */
@@ -74,4 +73,14 @@ export function iconButton(name, label, clicked, attributes = {}) {
 export function say(words) {
   const place = document.getElementById("said");
   if (place) place.textContent = words;
+}
+
+/** At the end of `place`: why what belongs there could not be read, and a button; no `trouble`: nothing. The same words are told once. */
+export function showTrouble(place, trouble, again) {
+  const old = place.querySelector(":scope > [role=alert]");
+  if (old?.firstChild.textContent === trouble?.message) return;
+  old?.remove();
+  if (!trouble) return;
+  place.append(make("div", { class: "empty", role: "alert" }, make("p", { text: trouble.message }), trouble.remedy ? make("p", { class: "quiet", text: trouble.remedy, lang: "en" }) : null,
+    make("button", { type: "button", class: "button", text: t("again"), on: { click: again } })));
 }

@@ -19,9 +19,9 @@ function style(name) {
   return styles.get(name);
 }
 
-/** The module, once its style (`views/NAME.css`; `later`: only what all have in common; `hub`: of the hub's views) and its words are there. */
+/** The module, once its drawings, its style (`views/NAME.css`; `later`: only what all have in common; `hub`: of the hub's views) and its words are there. */
 export async function styled(name, module) {
-  const wanted = [style("later"), ...(WORDS[name] ?? ["more", "views"]).map(needWords)];
+  const wanted = [import("../parts/drawings.js"), style("later"), ...(WORDS[name] ?? ["more", "views"]).map(needWords)];
   if (name !== "later") wanted.push(style(STYLES[name] ?? `views/${name}`));
   await Promise.all(wanted);
   return module;

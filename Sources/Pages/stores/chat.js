@@ -29,7 +29,7 @@ export class Chat extends ServedStore {
       // After the first reading a moment later, when the first view is there.
       live.on("afresh", (isFirst) => { if (isFirst) setTimeout(() => this.#missed(), live.catchUpMs); else this.#missed(); }),
       live.on("linked", () => { if (this.isBehind) this.#missed(); }),
-      live.on("status", () => { if (this.isUnanswered) this.#missed(); }),
+      live.on("again", () => { if (this.isWanting) this.#missed(); }),
     ];
   }
 

@@ -12,7 +12,7 @@ class Nodes extends ServedStore {
     super();
     live.on("afresh", () => { if (this.isLoaded || this.isReading) this.anew(); });
     live.on("linked", () => { if (this.isBehind) this.anew(); });
-    live.on("status", () => { if (this.isUnanswered) this.anew(); });
+    live.on("again", () => { if (this.isWanting) this.anew(); });
     live.on("journal", ({ kind, at, body }) => this.told(() => this.#happened(kind, at, body)));
   }
 

@@ -70,8 +70,8 @@ export class ServedStore extends Store {
 
   get isReading() { return this.#reading !== null; }
 
-  /** Nobody answered when all was read last. */
-  get isUnanswered() { return this.isBehind && !this.isResting && this.trouble?.isCut; }
+  /** All is to be read, and nobody does. */
+  get isWanting() { return this.isBehind && !this.isResting && !this.isReading; }
 
   /** One reading at a time: who asks meanwhile gets that one. `part()`: reads it in place of the whole. */
   load(part) {

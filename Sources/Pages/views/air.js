@@ -1,5 +1,5 @@
 // What the radio hears, packet by packet, newest on top; and how much of the air we use.
-import { fill, icon, iconButton, make } from "../parts/page.js";
+import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
 import { decibels, number, percent } from "../parts/numbers.js";
 import { named } from "../parts/text.js";
 import { t } from "../parts/words.js";
@@ -158,10 +158,10 @@ export class View {
       this.chips.dataset.version = version;
       fill(this.chips, KINDS.filter((one) => counts[one] || one === kind).map((one) => make("button", { type: "button", class: "chip", "aria-pressed": String(kind === one), text: t(`packet.${one}`), on: { click: () => route.set({ kind: kind === one ? undefined : one }) } })));
     }
-    this.scroller.querySelector(".empty")?.remove();
-    if (!shown.length) {
-      this.scroller.append(this.#trouble ? make("div", { class: "empty", role: "alert" }, make("p", { text: this.#trouble.message }), make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#listen() } }))
-        : make("div", { class: "empty" }, make("h2", { text: t(this.#packets.length ? "air.no-match" : this.#isListening ? "air.none" : "air.ended") }), make("p", { class: "quiet", text: t("air.none-why") })));
+    this.scroller.querySelector(".empty:not([role])")?.remove();
+    showTrouble(this.scroller, shown.length ? null : this.#trouble, () => this.#listen());
+    if (!shown.length && !this.#trouble) {
+      this.scroller.append(make("div", { class: "empty" }, make("h2", { text: t(this.#packets.length ? "air.no-match" : this.#isListening ? "air.none" : "air.ended") }), make("p", { class: "quiet", text: t("air.none-why") })));
     }
   }
 

@@ -1,5 +1,5 @@
 // One conversation: what was said, in one order, and the place to write.
-import { fill, icon, iconButton, make, say } from "../parts/page.js";
+import { fill, icon, iconButton, make, say, showTrouble } from "../parts/page.js";
 import { number } from "../parts/numbers.js";
 import { dayOf, now, when } from "../parts/times.js";
 import { hue, initial, isReaction, named } from "../parts/text.js";
@@ -102,10 +102,10 @@ export class OpenChat {
     return true;
   }
 
-  /** The first reading, once it is known how far was read. */
+  /** The first reading, once it is known how far was read, or why that is not. */
   #begin() {
     const known = conversations.get(this.id);
-    if (this.#readBefore !== null || !conversations.isLoaded) return;
+    if (this.#readBefore !== null || !conversations.isLoaded && !conversations.trouble) return;
     this.#readBefore = known?.read ?? "0";
     this.unreadBefore = known?.unread ?? 0;
     this.#at = route.get("at");
@@ -268,11 +268,9 @@ export class OpenChat {
   }
 
   #say(trouble) {
-    this.scroller.querySelector(".empty")?.remove();
-    if (trouble) {
-      this.scroller.prepend(make("div", { class: "empty", role: "alert" }, make("p", { text: trouble.message }), trouble.remedy ? make("p", { class: "quiet", text: trouble.remedy, lang: "en" }) : null,
-        make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#chat.newest() } })));
-    } else if (this.#chat.isLoaded && !this.#chat.rows.length && !outbox.of(this.id).length) {
+    this.scroller.querySelector(".empty:not([role])")?.remove();
+    showTrouble(this.scroller, trouble, () => this.#chat.newest());
+    if (!trouble && this.#chat.isLoaded && !this.#chat.rows.length && !outbox.of(this.id).length) {
       const kind = conversations.get(this.id)?.kind ?? "direct";
       this.scroller.prepend(make("div", { class: "empty" }, icon("chats"), make("h2", { text: t("chat.empty") }), make("p", { class: "quiet", text: t(`chat.empty-${kind}`) })));
     }

@@ -1,5 +1,5 @@
 // What is beside a chat: all that is known of one message, or of the conversation.
-import { fill, icon, iconButton, make } from "../parts/page.js";
+import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
 import { decibels, number, span } from "../parts/numbers.js";
 import { full, when } from "../parts/times.js";
 import { named } from "../parts/text.js";
@@ -40,13 +40,14 @@ export class MessageDetails {
   #does;
   #ends;
   #ending = new AbortController();
+  #isRefused = false;
 
   constructor(cursor, row, does) {
     this.#does = does;
     this.cursor = cursor;
     this.element = make("div", { class: "details-inside" });
     // It need not be among the rows that the chat has.
-    this.#ends = [live.on("message", (one) => { if (one.cursor === cursor) this.update(one); }), live.on("linked", () => { if (!this.version) this.#find(); })];
+    this.#ends = [live.on("message", (one) => { if (one.cursor === cursor) this.update(one); }), ...["linked", "again"].map((event) => live.on(event, () => { if (this.#isRefused) this.#find(); }))];
     if (row) this.update(row);
     else { fill(this.element, detailsHead(t("message"), does.shut), make("p", { class: "quiet", text: t("loading") })); this.#find(); }
   }
@@ -59,11 +60,15 @@ export class MessageDetails {
   #row() { return rowAt(this.cursor, { signal: this.#ending.signal }); }
 
   async #find() {
+    this.#isRefused = false;
     try {
       const row = await this.#row();
       if (row) this.update(row); else fill(this.element, detailsHead(t("message"), this.#does.shut), make("p", { text: t("message.gone") }));
     } catch (trouble) {
-      if (!this.#ending.signal.aborted) fill(this.element, detailsHead(t("message"), this.#does.shut), make("p", { role: "alert", text: trouble.message }));
+      if (this.#ending.signal.aborted || this.version) return;
+      this.#isRefused = true;
+      if (!this.element.querySelector("[role=alert]")) fill(this.element, detailsHead(t("message"), this.#does.shut));
+      showTrouble(this.element, trouble, () => this.#find());
     }
   }
 

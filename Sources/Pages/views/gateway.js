@@ -1,5 +1,5 @@
 // The gateway itself: what is well and what is not, with what to do about it; what waits where; what was refused.
-import { fill, icon, make } from "../parts/page.js";
+import { fill, icon, make, showTrouble } from "../parts/page.js";
 import { number, percent, size, span, volts } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
 import { meter } from "../parts/meter.js";
@@ -21,6 +21,8 @@ export class View {
   #findings = null;
   #dead = "";
   #timer = 0;
+  /** What was refused. */
+  #wanting = new Set();
   #opened = new Set();
   // In turn: an older answer must not take the place of a newer one.
   #examine = inTurn(() => this.#askDoctor());
@@ -43,7 +45,7 @@ export class View {
           make("button", { type: "button", class: "button", on: { click: () => this.#advert(false) } }, icon("antenna"), t("gateway.advert")),
           make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: () => this.#advert(true) } }))),
       this.alerts, this.cards, this.airtime, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.settings));
-    this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); this.#loadLetters(); }), live.on("journal", ({ kind }) => { if (kind === "alert" || kind === "power") this.#loadAlerts(); })];
+    this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); this.#loadLetters(); }), live.on("journal", ({ kind }) => { if (kind === "alert" || kind === "power") this.#loadAlerts(); }), live.on("again", () => { for (const load of this.#wanting) { this.#wanting.delete(load); load(); } })];
     onKeys({ Escape: () => false });
     this.#draw();
     this.#examine();
@@ -184,7 +186,10 @@ export class View {
     try {
       this.#findings = (await ask("/v1/doctor")).findings;
     } catch (trouble) {
-      if (!this.#findings) fill(this.doctor, make("h2", { id: "doctor-title", text: t("doctor") }), make("p", { class: "quiet", text: trouble.message }));
+      this.#wanting.add(this.#examine);
+      if (this.#findings) return;
+      this.doctor.querySelector(".shape")?.remove();
+      showTrouble(this.doctor, trouble, this.#examine);
       return;
     }
     const rank = { failed: 0, warning: 1, ok: 2 };
@@ -209,7 +214,11 @@ export class View {
     try {
       // By themselves: many newer ones that are over would push one that is open out of the list.
       [{ alerts: open = [] }, { alerts: newest = [] }] = await Promise.all([ask("/v1/alerts?state=open&limit=1000"), ask("/v1/alerts")]);
-    } catch { return; /* a gateway without alerts answers 404, and then has none to show */ }
+    } catch (trouble) {
+      // A gateway without alerts answers 404, and then has none to show.
+      if (trouble.status !== 404) this.#refused(this.alerts, "alert.title", trouble, this.#loadAlerts);
+      return;
+    }
     const { showAlerts } = await import("./alerts.js");
     showAlerts(this.alerts, [...open.filter((one) => !one.ended_at), ...newest.filter((one) => one.ended_at)], () => this.#loadAlerts());
   }
@@ -233,7 +242,7 @@ export class View {
 
   async #askLetters() {
     let outbox;
-    try { outbox = await ask("/v1/outbox"); } catch { return; /* it is asked again with the next change */ }
+    try { outbox = await ask("/v1/outbox"); } catch (trouble) { this.#refused(this.letters, "letters.title", trouble, this.#loadLetters); return; }
     this.#letters = outbox.dead_letters;
     this.letters.hidden = !this.#letters.length;
     // The answer has the first ones; what is done to all is done to all.
@@ -254,6 +263,15 @@ export class View {
           const button = event.currentTarget;
           if (await confirmed(t("letters.drop", { name }), t("letters.drop-why"), t("letters.drop-verb"))) this.#letter(button, () => order(`/v1/outbox/drop?upstream=${encodeURIComponent(name)}`));
         } } })])));
+  }
+
+  /** What was there stays. */
+  #refused(card, title, trouble, load) {
+    this.#wanting.add(load);
+    if (card.querySelector("header")) return;
+    card.hidden = false;
+    if (!card.firstChild) fill(card, make("h2", { id: card.getAttribute("aria-labelledby"), text: t(title) }));
+    showTrouble(card, trouble, load);
   }
 
   async #letter(button, doing) {

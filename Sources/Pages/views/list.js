@@ -1,5 +1,5 @@
 // All conversations: newest first, unread counted, and found as one types. What is written in the field also searches all messages.
-import { fill, icon, make, say } from "../parts/page.js";
+import { fill, icon, make, say, showTrouble } from "../parts/page.js";
 import { when } from "../parts/times.js";
 import { hue, initial, isReaction, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
@@ -73,7 +73,7 @@ export class ConversationList {
     const all = conversations.list;
     const shown = wanted ? all.filter((one) => `${one.alias ?? ""}\n${one.name}\n${one.key ?? ""}`.toLocaleLowerCase().includes(wanted)) : all;
     this.rows.set(shown.map((one) => ({ key: one.conversation, one, version: this.#version(one) })));
-    this.#tell(all, shown, wanted);
+    this.#tell(all, shown, words.trim());
     this.#searchFor(words.trim());
   }
 
@@ -83,13 +83,13 @@ export class ConversationList {
       route.id !== one.conversation && draftOf(one.conversation)].join("\u0001");
   }
 
-  #tell(all, shown, wanted) {
+  #tell(all, shown, words) {
     this.element.toggleAttribute("data-empty", !shown.length);
     const old = this.element.querySelector(".list-empty");
-    let words = null;
-    if (!conversations.isLoaded) words = conversations.trouble ? [conversations.trouble.message, conversations.trouble.remedy] : null;
-    else if (!all.length) words = [t("list.none"), t("list.none-why")];
-    else if (!shown.length) words = [t("list.no-match", { words: wanted })];
+    let told = null;
+    showTrouble(this.scroller, conversations.isLoaded ? null : conversations.trouble, () => conversations.load());
+    if (conversations.isLoaded && !all.length) told = [t("list.none"), t("list.none-why")];
+    else if (conversations.isLoaded && !shown.length) told = [t("list.no-match", { words })];
     const isLoading = !conversations.isLoaded && !conversations.trouble;
     this.element.toggleAttribute("data-loading", isLoading);
     if (isLoading) {
@@ -97,7 +97,7 @@ export class ConversationList {
       return;
     }
     old?.remove();
-    if (words) this.scroller.prepend(make("div", { class: "list-empty quiet" }, words.filter(Boolean).map((one) => make("p", { text: one }))));
+    if (told) this.scroller.prepend(make("div", { class: "list-empty quiet" }, told.map((one) => make("p", { text: one }))));
   }
 
   async #searchFor(words) {

@@ -1,5 +1,5 @@
 // Where the nodes are: shapes by kind, age as opacity, near ones as one; and the list of what is in sight.
-import { fill, make } from "../parts/page.js";
+import { fill, make, showTrouble } from "../parts/page.js";
 import { number } from "../parts/numbers.js";
 import { now, when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
@@ -41,7 +41,7 @@ export class View {
     });
     fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("nav.map") }), this.count), make("div", { class: "map" }, this.#ground.element, this.side));
     this.#ground.begin();
-    this.#ends = [nodes.subscribe(() => this.#changed()), gateway.subscribe(() => this.#changed()), live.on("linked", () => this.#readWaysAgain())];
+    this.#ends = [nodes.subscribe(() => this.#changed()), gateway.subscribe(() => this.#changed()), ...["linked", "again"].map((event) => live.on(event, () => this.#readWaysAgain()))];
     onKeys({ Escape: () => { if (route.id) this.#shut(); else if (this.#ways.cursor) this.#leaveWays(); else return false; return true; } });
     nodes.need();
   }
@@ -70,9 +70,10 @@ export class View {
     // The first sight is of the ways, once they are known.
     if (!this.#ways.cursor || this.#ways.drawn || this.#ways.trouble) this.#ground.fit();
     const count = nodes.list.filter((node) => node.lat || node.lon).length;
-    const words = nodes.isLoaded ? t("map.count", { count }) : nodes.trouble?.message ?? t("loading");
+    const words = nodes.isLoaded ? t("map.count", { count }) : nodes.trouble ? "" : t("loading");
     if (this.count.textContent !== words) this.count.textContent = words;
-    fill(this.empty, nodes.isLoaded && !count ? make("div", { class: "empty" }, make("h2", { text: t("map.none") }), make("p", { class: "quiet", text: t("map.none-why") })) : null);
+    showTrouble(this.empty, nodes.isLoaded ? null : nodes.trouble, () => nodes.load());
+    if (nodes.isLoaded) fill(this.empty, !count ? make("div", { class: "empty" }, make("h2", { text: t("map.none") }), make("p", { class: "quiet", text: t("map.none-why") })) : null);
     this.#ground.draw();
   }
 
@@ -83,24 +84,22 @@ export class View {
 
   // MARK: Ways of a message
 
-  async #readWays() {
+  async #readWays(isAgain = false) {
     const cursor = route.get("message");
-    if (cursor === this.#ways.cursor) return;
-    const ways = { cursor };
+    if (cursor === this.#ways.cursor && !isAgain) return;
+    const ways = { cursor, trouble: isAgain ? this.#ways.trouble : null };
     this.#ways = ways;
     if (!cursor) return;
     try {
       [ways.row] = await Promise.all([rowAt(cursor), nodes.need()]);
-      if (!ways.row) ways.trouble = t("message.gone");
-    } catch (trouble) { ways.trouble = trouble.message; }
+      ways.trouble = ways.row ? null : t("message.gone");
+    } catch (trouble) { [ways.trouble, ways.isRefused] = [trouble.message, true]; }
     if (this.#ways === ways && this.note.isConnected) this.#changed();
   }
 
-  /** What could not be read without a line. */
+  /** What could not be read. */
   #readWaysAgain() {
-    if (!this.#ways.trouble) return;
-    this.#ways = { cursor: null };
-    this.#readWays();
+    if (this.#ways.isRefused) this.#readWays(true);
   }
 
   #drawWays() {

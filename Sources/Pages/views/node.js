@@ -1,5 +1,5 @@
 // One node: who it is, where, how it is reached, what it measures, what is noted of it, and what may be asked of it.
-import { fill, icon, make } from "../parts/page.js";
+import { fill, icon, make, showTrouble } from "../parts/page.js";
 import { kilometres } from "../parts/distance.js";
 import { decibels, measured, number, span, volts } from "../parts/numbers.js";
 import { full, when } from "../parts/times.js";
@@ -35,6 +35,7 @@ export class NodeDetails {
   #isInChat;
   #version = "";
   #isAsked = false;
+  #isRefused = false;
   #edits;
 
   constructor(key, { shut, isInChat = false }) {
@@ -50,7 +51,7 @@ export class NodeDetails {
     this.notes = make("section", { class: "notes" });
     this.#edits = new Editable(this.notes);
     this.element = make("div", { class: "details-inside node-details" }, this.top, this.notes, this.asks, this.heard, this.readings);
-    this.#ends = [nodes.subscribe(() => this.#draw()), live.on("journal", ({ kind, body }) => { if (["telemetry", "node_status", "node_neighbours", "node_clock"].includes(kind) && body.node === key) this.#read(); }), live.on("linked", () => this.#read())];
+    this.#ends = [nodes.subscribe(() => this.#draw()), live.on("journal", ({ kind, body }) => { if (["telemetry", "node_status", "node_neighbours", "node_clock"].includes(kind) && body.node === key) this.#read(); }), live.on("linked", () => this.#read()), live.on("again", () => { if (this.#isRefused) this.#read(); })];
     this.#draw();
     nodes.need();
     this.#read();
@@ -139,7 +140,13 @@ export class NodeDetails {
 
   async #askReadings() {
     let found;
-    try { found = await allRows(`/v1/readings?node=${this.key}&limit=${MOST_READINGS}`); } catch { return; /* what was shown stays */ }
+    try { found = await allRows(`/v1/readings?node=${this.key}&limit=${MOST_READINGS}`); } catch (trouble) {
+      this.#isRefused = true;
+      // What was shown stays.
+      if (!this.readings.querySelector("h3")) { this.readings.hidden = false; showTrouble(this.readings, trouble, this.#read); }
+      return;
+    }
+    this.#isRefused = false;
     const series = new Map();
     const put = (name, at, value, show) => {
       if (typeof value !== "number") return;

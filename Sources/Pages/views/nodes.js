@@ -1,5 +1,5 @@
 // All nodes as a table, sorted and filtered as one types; one of them opened beside it.
-import { fill, icon, make } from "../parts/page.js";
+import { fill, icon, make, showTrouble } from "../parts/page.js";
 import { distance, kilometres } from "../parts/distance.js";
 import { number, volts } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
@@ -106,11 +106,11 @@ export class View {
       if (column.name === by) heading.setAttribute("aria-sort", (isDown ?? !column.isFirstUp) ? "descending" : "ascending");
       else heading.removeAttribute("aria-sort");
     }
-    this.scroller.querySelector(".empty, .table-shapes")?.remove();
+    this.scroller.querySelector(".empty:not([role]), .table-shapes")?.remove();
+    showTrouble(this.scroller, nodes.isLoaded ? null : nodes.trouble, () => nodes.load());
     if (!nodes.isLoaded) {
       this.list.set([]);
-      this.scroller.append(nodes.trouble ? make("div", { class: "empty", role: "alert" }, make("p", { text: nodes.trouble.message }), make("button", { type: "button", class: "button", text: t("again"), on: { click: () => nodes.load() } }))
-        : make("div", { class: "table-shapes", "aria-hidden": "true" }, Array.from({ length: 12 }, () => make("div", { class: "shape" }, make("i"), make("b"), make("u")))));
+      if (!nodes.trouble) this.scroller.append(make("div", { class: "table-shapes", "aria-hidden": "true" }, Array.from({ length: 12 }, () => make("div", { class: "shape" }, make("i"), make("b"), make("u")))));
       return;
     }
     const shown = this.#shown = this.#chosen();

@@ -1,6 +1,6 @@
 // Paths: which repeaters, where that can be told; found anew, forgotten, and how well the last messages came over them.
 import { chart, newestOnly } from "../parts/chart.js";
-import { fill, make } from "../parts/page.js";
+import { fill, make, showTrouble } from "../parts/page.js";
 import { decibels, number } from "../parts/numbers.js";
 import { named } from "../parts/text.js";
 import { t } from "../parts/words.js";
@@ -52,7 +52,11 @@ export function pathActions(key) {
 /** How its last messages were heard: signal and hops over time, into `place`. */
 export async function showHeard(node, place) {
   let rows;
-  try { rows = await allRows(query("/v1/messages", { from: node.key, limit: MOST_HEARD })); } catch { return; /* what was shown stays */ }
+  try { rows = await allRows(query("/v1/messages", { from: node.key, limit: MOST_HEARD })); } catch (trouble) {
+    place.hidden = false;
+    showTrouble(place, trouble, () => showHeard(node, place));
+    return;
+  }
   const points = (field) => rows.filter((row) => typeof row[field] === "number").map((row) => ({ at: row.received_at, value: row[field] }));
   const [snr, hops] = [points("snr"), points("hops")];
   place.hidden = !snr.length;
