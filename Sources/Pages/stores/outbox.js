@@ -25,7 +25,7 @@ class Outbox extends Store {
     super();
     live.on("linked", () => this.flush());
     live.on("message", (row) => { if (row.outgoing) this.#arrived(row.outgoing); });
-    addEventListener("storage", (event) => { if (event.key === "meshpost.outbox") this.changed(); });
+    addEventListener("storage", (event) => { if (event.key === "meshpost.outbox") { this.changed(); this.#later(); } });
     addEventListener("beforeunload", (event) => { if (!this.#unkept.every((entry) => this.isKept(entry))) event.preventDefault(); });
   }
 
@@ -83,6 +83,12 @@ class Outbox extends Store {
   /** A page of rows was read: what is among them has arrived. */
   seen(rows) { for (const row of rows) if (row.outgoing) this.#arrived(row.outgoing); }
 
+  /** Also what a tab wrote that is closed by then. */
+  #later() {
+    clearTimeout(this.#again);
+    this.#again = setTimeout(() => { if (live.isLinked) this.flush(); }, AGAIN_MS);
+  }
+
   /** In the order in which it was written; stops at a cut. */
   async flush() {
     if (this.#isSending) return;
@@ -101,8 +107,7 @@ class Outbox extends Store {
         } catch (trouble) {
           if (trouble.isCut || trouble.status === 401) {
             live.retry();
-            clearTimeout(this.#again);
-            this.#again = setTimeout(() => { if (live.isLinked) this.flush(); }, AGAIN_MS);
+            this.#later();
             return;
           }
           const { message: words, remedy, code } = trouble;

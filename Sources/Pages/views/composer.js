@@ -40,7 +40,7 @@ function partsOf(text, limit) {
 export class Composer {
   #id;
   #sent;
-  #end;
+  #ends;
 
   constructor(id, sent) {
     this.#id = id;
@@ -57,11 +57,21 @@ export class Composer {
     this.element = make("form", { class: "composer", "aria-label": t("compose.label"), on: { submit: (event) => { event.preventDefault(); this.#send(); } } },
       this.unkept, this.field, make("div", { class: "composer-row" }, this.count, this.region, this.button));
     this.field.value = draftOf(id);
-    this.#end = conversations.subscribe(() => this.update());
+    addEventListener("storage", this.#follow);
+    this.#ends = [conversations.subscribe(() => this.update()), () => removeEventListener("storage", this.#follow)];
     this.update();
   }
 
-  close() { this.#end(); }
+  close() { for (const end of this.#ends) end(); }
+
+  /** What another tab writes and sends: a draft that is here as well would be sent twice, or lost with what is written over it. */
+  #follow = ({ key }) => {
+    if (key !== "meshpost.drafts" || document.hasFocus() && document.activeElement === this.field) return;
+    const draft = draftOf(this.#id);
+    if (draft.trim() === this.field.value.trim()) return;
+    this.field.value = draft;
+    this.update();
+  };
 
   /** A choice, where there is more than one. The status that tells them may come later, and others with another radio. */
   #showRegions() {
