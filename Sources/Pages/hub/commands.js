@@ -116,14 +116,17 @@ class Commands {
     event.preventDefault();
     this.button.disabled = true;
     this.answer.textContent = t("commands.under-way");
-    this.id ??= freshID();
     const command = this.what.value;
+    const [path, body] = [`/v1/gateways/${encodeURIComponent(this.gateway.value)}/commands?wait_s=10`, { command, ...(command === "send" ? { to: this.to.value, text: this.text.value } : {}) }];
+    // The id stays until the hub has answered: sent again after a cut it is the same command. What was changed meanwhile is another one.
+    const said = path + JSON.stringify(body);
+    if (this.said !== said) [this.said, this.id] = [said, undefined];
+    this.id ??= freshID();
     try {
-      // The id stays until the hub has answered: sent again after a cut it is the same command.
-      const state = await order(`/v1/gateways/${encodeURIComponent(this.gateway.value)}/commands?wait_s=10`, { id: this.id, command, ...(command === "send" ? { to: this.to.value, text: this.text.value } : {}) }, { patience: 40_000 });
+      const state = await order(path, { id: this.id, ...body }, { patience: 40_000 });
       this.id = undefined;
       this.answer.textContent = state.answer?.error ?? t(`commands.${state.state}`);
-      if (state.state !== "refused") this.text.value = "";
+      if (state.state !== "refused" && this.text.value === body.text) this.text.value = "";
     } catch (trouble) {
       if (!trouble.isCut) this.id = undefined;
       this.answer.textContent = trouble.message;

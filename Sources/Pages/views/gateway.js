@@ -42,8 +42,8 @@ export class View {
     fill(shell.main, make("div", { class: "page" },
       make("header", { class: "view-head" }, make("h1", { text: t("nav.gateway") }),
         make("div", { class: "row wrap" },
-          make("button", { type: "button", class: "button", on: { click: () => this.#advert(false) } }, icon("antenna"), t("gateway.advert")),
-          make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: () => this.#advert(true) } }))),
+          make("button", { type: "button", class: "button", on: { click: (event) => this.#advert(event.currentTarget, false) } }, icon("antenna"), t("gateway.advert")),
+          make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: (event) => this.#advert(event.currentTarget, true) } }))),
       this.alerts, this.cards, this.airtime, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.settings));
     this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); this.#loadLetters(); }), live.on("journal", ({ kind }) => { if (kind === "alert" || kind === "power") this.#loadAlerts(); }), live.on("again", () => { for (const load of this.#wanting) { this.#wanting.delete(load); load(); } })];
     onKeys({ Escape: () => false });
@@ -171,13 +171,12 @@ export class View {
     if (button.isConnected) button.disabled = false;
   }
 
-  async #advert(flood) {
-    try {
+  async #advert(button, flood) {
+    await this.#do(button, async () => {
       await order("/v1/radio/advert", { flood });
       told(t(flood ? "gateway.advert-flooded" : "gateway.adverted"));
-      await gateway.load();
-      this.#examine();
-    } catch (trouble) { tell(trouble); }
+    });
+    this.#examine();
   }
 
   // MARK: Doctor
@@ -199,7 +198,7 @@ export class View {
     const row = (one) => make("li", { class: `finding ${one.state}` }, icon(one.state === "ok" ? "tick" : "bang"),
       make("div", {}, make("p", {}, make("span", { class: "unseen", text: `${t(`doctor.${one.state}`)}: ` }), make("strong", { text: one.subject, lang: "en" }), " ", make("bdi", { text: one.words, lang: "en" })),
         one.remedy ? make("p", { class: "quiet", lang: "en" }, remedy(one.remedy)) : null,
-        one.subject === "advert" && one.state !== "ok" ? make("button", { type: "button", class: "button small", text: t("gateway.advert-flood"), on: { click: () => this.#advert(true) } }) : null));
+        one.subject === "advert" && one.state !== "ok" ? make("button", { type: "button", class: "button small", text: t("gateway.advert-flood"), on: { click: (event) => this.#advert(event.currentTarget, true) } }) : null));
     fill(this.doctor, make("header", { class: "card-head" }, make("h2", { id: "doctor-title", text: t("doctor") }),
       make("span", { class: `word ${wanting.some((one) => one.state === "failed") ? "bad" : wanting.length ? "warn" : "good"}`, text: wanting.length ? t("doctor.wanting") : t("doctor.well") })),
     make("ul", { class: "findings" }, wanting.map(row)),

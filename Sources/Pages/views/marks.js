@@ -39,20 +39,23 @@ export function reactions(row) {
   }));
 }
 
-/** Reactions on their way: a second touch sends no second message. */
-const sending = new Set();
+/** Reactions that the gateway has not answered, and their ids: a second touch, also after a cut, sends no second message. */
+const sending = new Map();
 
 async function sendReaction(row, emoji) {
   const name = `${row.cursor} ${emoji}`;
-  if (sending.has(name)) return;
-  sending.add(name);
+  const known = sending.get(name);
+  if (known?.isUnderWay) return;
+  const one = { id: known?.id ?? freshID(), isUnderWay: true };
+  sending.set(name, one);
   try {
-    await order("/v1/react", { ...(row.direction === "sent" ? { outgoing: row.outgoing } : { message: row.id }), emoji, id: freshID() });
+    await order("/v1/react", { ...(row.direction === "sent" ? { outgoing: row.outgoing } : { message: row.id }), emoji, id: one.id });
+    sending.delete(name);
     say(t("react.sent", { emoji }));
   } catch (trouble) {
+    // Without an answer it may be sent all the same.
+    if (trouble.isCut) one.isUnderWay = false; else sending.delete(name);
     tell(trouble);
-  } finally {
-    sending.delete(name);
   }
 }
 
