@@ -162,6 +162,9 @@ def unread_mentions_and_reading_on(world):
     browser.click(f'a.conversation[data-id="{PUBLIC}"]')
     browser.shows("new", ".new-line")
     browser.until("the mention marked", lambda: browser.all(".message.for-us .mention.own"))
+    # Who answers has read it.
+    write(browser, fresh("an answer"))
+    browser.until("no such line", lambda: not browser.all(".new-line"))
     for one in (browser, other):
         one.until("nothing unread", lambda: not one.all(f'a.conversation[data-id="{PUBLIC}"] .badge'))
 
@@ -363,6 +366,68 @@ def drafts_stay(world):
     browser.driver.refresh()
     browser.until("the draft", lambda: browser.find(".composer-field").get_attribute("value") == text)
     browser.script("localStorage.clear()")
+
+
+@test
+def a_draft_is_the_same_in_each_tab(world):
+    browser = chat(world)
+    text = fresh("begun in one tab")
+    browser.type(".composer-field", text)
+    browser.script("document.activeElement.blur()")
+    first = browser.driver.current_window_handle
+    browser.driver.switch_to.new_window("tab")
+    browser.go(f"{world.host.base}/conversations/{PUBLIC}")
+    browser.until("the draft", lambda: browser.find(".composer-field").get_attribute("value") == text)
+    browser.find(".composer-field").send_keys(" and ended in another")
+    browser.click(".composer .send")
+    browser.shows(f"{text} and ended in another", ".chat-scroll")
+    browser.driver.close()
+    browser.driver.switch_to.window(first)
+    # It would be sent once more.
+    browser.until("no draft", lambda: browser.find(".composer-field").get_attribute("value") == "")
+    browser.until("the message", lambda: world.gateway.texts(f"{text} and ended in another"))
+
+
+@test
+def what_a_closed_tab_wrote_goes_out_from_another(world):
+    browser = chat(world)
+    browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({ live }) => live.isLinked)"))
+    text = fresh("from a closed tab")
+    first = browser.driver.current_window_handle
+    browser.driver.switch_to.new_window("tab")
+    browser.go(f"{world.host.base}/pages/icon.svg")
+    browser.script("localStorage.setItem('meshpost.outbox', JSON.stringify([{ id: arguments[0], gateway: '', conversation: arguments[1], text: arguments[2], split: false, at: Date.now() }]))",
+        secrets.token_hex(16), PUBLIC, text)
+    browser.driver.close()
+    browser.driver.switch_to.window(first)
+    browser.until("it at the gateway", lambda: world.gateway.texts(text))
+    browser.until("nothing that waits", lambda: browser.script("return JSON.parse(localStorage.getItem('meshpost.outbox')).length === 0"))
+
+
+@test
+def a_reaction_that_nobody_answered_is_sent_again_under_its_id(world):
+    browser = chat(world)
+    text = fresh("react after a cut")
+    world.gateway.say(f"chan r1 0 {text}")
+    browser.shows(text, ".chat-scroll")
+    # It reaches the gateway, and the answer is lost.
+    browser.script("""const real = window.fetch; window.cuts = 1; window.ids = [];
+      window.fetch = async (path, ...more) => {
+        const answer = await real(path, ...more);
+        if (path !== "/v1/react") return answer;
+        window.ids.push(JSON.parse(more[0].body).id);
+        window.cuts -= 1;
+        if (window.cuts >= 0) throw new TypeError("cut");
+        return answer;
+      };""")
+    row = "[...document.querySelectorAll('article')].find((row) => row.innerText.includes(arguments[0]))"
+    for times in (1, 2):
+        browser.script(f"{row}.querySelector('.message-tools button').click()", text)
+        browser.click("dialog .sign")
+        browser.until("an answer", lambda: len(browser.script("return window.ids")) == times)
+        browser.until("the dialog closed", lambda: not browser.all("dialog"))
+    first, second = browser.script("return window.ids")
+    assert first == second
 
 
 @test

@@ -78,7 +78,8 @@ export class OpenChat {
     this.scroller.addEventListener("scroll", () => { this.#readOn(); this.#jumper(); }, { passive: true });
     this.list.inside.addEventListener("keydown", (event) => this.#rowKey(event));
     this.jump = make("button", { type: "button", class: "jump", hidden: true, on: { click: () => this.#toEnd() } });
-    this.composer = new Composer(this.id, () => this.#toEnd());
+    // Who answers has read what was new.
+    this.composer = new Composer(this.id, () => { this.unreadBefore = 0; this.#toEnd(); });
     this.searching = make("div", { class: "chat-search", hidden: true });
     fill(this.#shell.main, this.head, this.searching, make("div", { class: "chat-body" }, this.scroller, this.jump), this.composer.element);
     this.#shapes();

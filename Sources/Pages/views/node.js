@@ -217,12 +217,11 @@ export class NodeDetails {
     this.answers.querySelector(`[data-ask="${name}"]`)?.remove();
     place.dataset.ask = name;
     this.answers.prepend(place);
-    const title = () => make("h4", {}, t(`ask.${name}`), " ", make("span", { class: "quiet", text: t("ask.took", { time: span((performance.now() - began) / 1000) }) }));
     try {
       const answer = await order(`/v1/node/${name}`, { node: this.key }, { patience: PATIENCE_MS });
-      fill(place, title(), show(answer));
+      fill(place, make("h4", {}, t(`ask.${name}`), " ", make("span", { class: "quiet", text: t("ask.took", { time: span((performance.now() - began) / 1000) }) })), show(answer));
     } catch (trouble) {
-      fill(place, title(), make("p", { class: "bad-words", role: "alert", text: trouble.message }), trouble.remedy ? make("p", { class: "quiet small", text: trouble.remedy }) : null);
+      fill(place, make("h4", { text: t(`ask.${name}`) }), make("p", { class: "bad-words", role: "alert", text: trouble.message }), trouble.remedy ? make("p", { class: "quiet small", text: trouble.remedy }) : null);
     }
     button.disabled = false;
   }
