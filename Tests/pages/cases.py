@@ -494,6 +494,22 @@ def names_of_objects_are_no_views(world):
 
 
 @test
+def who_is_called_the_same_is_told_apart(world):
+    browser = world.browser()
+    browser.command("Page.addScriptToEvaluateOnNewDocument", source="""const real = window.fetch;
+      const one = (digits, name) => JSON.stringify({ conversation: `node:${digits.repeat(6)}`, kind: "direct", name, key: digits.repeat(32), unread: 0, read: "0" });
+      window.fetch = (path, ...more) => (path === "/v1/conversations" ? Promise.resolve(new Response([one("aa", "Ana"), one("bb", "ana\\u200b"), one("cc", "Jo\\u202e")].join("\\n"))) : real(path, ...more));""")
+    browser.go(f"{world.host.base}/conversations/node:{'cc' * 6}")
+    browser.until("three", lambda: len(browser.all("a.conversation")) == 3)
+    # No name turns the words around it.
+    browser.until("its name in the title", lambda: browser.script("return document.title").startswith("Jo –"))
+    names = browser.script("return [...document.querySelectorAll('.conversation-name')].map((one) => one.textContent)")
+    assert sorted(" ".join(name.split()[1:]) for name in names) == ["", "aaaaaa", "bbbbbb"], names
+    # A colour is the key's, however much of it is told.
+    assert browser.script("return import('/pages/parts/text.js').then(({ hue }) => ['aa'.repeat(6), 'aa'.repeat(32)].map(hue).every((one) => one === hue('aa'.repeat(4))))")
+
+
+@test
 def a_search_goes_on_after_a_failure(world):
     word = secrets.token_hex(6)
     world.gateway.say(f"chan r3 0 look for {word}")

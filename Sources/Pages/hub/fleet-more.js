@@ -5,7 +5,7 @@ import { now, when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
 import { t, tn } from "../parts/words.js";
 import { ask, query } from "../stores/api.js";
-import { inTurn } from "../stores/store.js";
+import { inTurn } from "../stores/turn.js";
 import { fleet, gatewayName } from "./live.js";
 import { changes, see } from "./seen.js";
 

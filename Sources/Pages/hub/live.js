@@ -3,7 +3,8 @@ import { forgetEarly } from "../first.js";
 import { gist, seen } from "../parts/text.js";
 import { now, setNow } from "../parts/times.js";
 import { ask, query } from "../stores/api.js";
-import { inTurn, ServedStore, Stream } from "../stores/store.js";
+import { ServedStore, Stream } from "../stores/store.js";
+import { inTurn } from "../stores/turn.js";
 
 /** The hub says something at least each 20 s. */
 const SILENCE_MS = 45_000;

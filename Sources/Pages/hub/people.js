@@ -4,7 +4,8 @@ import { when } from "../parts/times.js";
 import { named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { onKeys } from "../shell/keys.js";
-import { ask, put, remove } from "../stores/api.js";
+import { ask } from "../stores/api.js";
+import { put, remove } from "../stores/change.js";
 import { live } from "./live.js";
 
 const ROLES = ["view", "operate", "administer"];

@@ -52,10 +52,10 @@ export function line(text, most = 120) {
   return make("bdi", { class: "line", text: typeof text === "string" ? cut(text.replace(MENTION, "@$1").replace(/\s+/g, " "), most) : "" });
 }
 
-/** Which of the twelve colours of names: always the same for the same key, or for the same name where there is no key. */
+/** Which of the twelve colours of names: always the same for a key, however much of it is known, or for the same name where there is no key. */
 export function hue(who) {
   let hash = 0x811c9dc5;
-  for (const byte of encoder.encode(who.slice(0, 64))) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
+  for (const byte of encoder.encode(who.slice(0, /^[0-9a-f]{8,64}$/.test(who) ? 8 : 64))) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
   return hash % 12;
 }
 

@@ -60,9 +60,15 @@ function wordsOf(name, { count }) {
   return typeof words === "object" ? words[rules.select(Number(count))] ?? words.other : words;
 }
 
+/** A text of others among our words: where letters run from right to left, that ends with it. */
+export function isolated(text) {
+  const words = String(text).replace(/[\u202a-\u202e\u2066-\u2069]/g, "");
+  return /[\u0590-\u08ff\ufb1d-\ufefc]/.test(words) ? `\u2068${words}\u2069` : words;
+}
+
 /** The words by their name. `{x}` in them is the value x; where there are plural forms, `count` decides. */
 export function t(name, values = {}) {
-  return wordsOf(name, values).replace(/\{(\w+)\}/g, (whole, key) => (key in values ? String(values[key]) : whole));
+  return wordsOf(name, values).replace(/\{(\w+)\}/g, (whole, key) => (key in values ? isolated(values[key]) : whole));
 }
 
 /** As `t`, with nodes as values: a list of strings and nodes, in the language's order. */

@@ -2,7 +2,7 @@
 import { fill, make } from "../parts/page.js";
 import { chooseLanguage, language, t } from "../parts/words.js";
 import languages from "../languages/index.js";
-import { remove } from "../stores/api.js";
+import { remove } from "../stores/change.js";
 import { forgetDrafts } from "../stores/kept.js";
 import { keysOfViews } from "./keys.js";
 

@@ -3,7 +3,7 @@ import * as conversationsView from "../views/conversations.js";
 import { ConversationList } from "../views/list.js";
 import { fill, icon, iconButton, make } from "../parts/page.js";
 import { clock, tellTimesAnew } from "../parts/times.js";
-import { t } from "../parts/words.js";
+import { isolated, t } from "../parts/words.js";
 import { named } from "../parts/text.js";
 import { ask } from "../stores/api.js";
 import { conversations, shownName } from "../stores/conversations.js";
@@ -162,7 +162,7 @@ export class Shell {
     this.#count("conversations", unread, "", t("nav.unread", { count: unread }));
     const current = route.view === "conversations" && route.id ? conversations.get(route.id) : null;
     const title = current ? shownName(current) : t(`nav.${route.view}`);
-    document.title = `${unread ? `(${unread > 999 ? "999+" : unread}) ` : ""}${title.slice(0, 80)} – Meshpost`;
+    document.title = `${unread ? `(${unread > 999 ? "999+" : unread}) ` : ""}${isolated(title.slice(0, 80))} – Meshpost`;
   }
 
   #count(view, count, kind, words) {

@@ -53,16 +53,7 @@ export async function ask(path, options) {
 
 /** Has something done. `patience`: milliseconds; requests to nodes take as long as the mesh does. */
 export async function order(path, body, options) {
-  return (await request("POST", path, body, options)).json();
-}
-
-/** As `order`, for what is put in the place of what is there. */
-export async function put(path, body) {
-  return (await request("PUT", path, body)).json();
-}
-
-export async function remove(path) {
-  return (await request("DELETE", path)).json();
+  return (await request(options?.method ?? "POST", path, body, options)).json();
 }
 
 /** Rows as they come, one object a line. An answer that breaks off throws. */

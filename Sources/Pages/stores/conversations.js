@@ -1,4 +1,5 @@
 import { allRows, order } from "./api.js";
+import { gist } from "../parts/text.js";
 import { compare } from "./cursor.js";
 import { gateway } from "./gateway.js";
 import { live } from "./live.js";
@@ -7,6 +8,7 @@ import { ServedStore } from "./store.js";
 /** All conversations, newest first, with what is unread. */
 class Conversations extends ServedStore {
   #all = new Map();
+  #called = null;
   #marking = new Map();
   /** What was read without a line. */
   #unmarked = new Map();
@@ -37,12 +39,19 @@ class Conversations extends ServedStore {
   async read() {
     const found = await allRows("/v1/conversations");
     this.#all = new Map(found.map((one) => [one.conversation, one]));
+    this.#called = null;
   }
 
   get(id) { return this.#all.get(id) ?? null; }
 
   get list() {
     return [...this.#all.values()].sort((a, b) => (b.newest?.received_at ?? 0) - (a.newest?.received_at ?? 0) || rank(a) - rank(b) || shownName(a).localeCompare(shownName(b)));
+  }
+
+  /** The beginning of its key, if another is called the same; else nothing. */
+  digits(one) {
+    this.#called ??= Map.groupBy(this.#all.values(), (other) => gist(shownName(other)));
+    return this.#called.get(gist(shownName(one))).length > 1 ? ` ${one.conversation.split(":")[1].slice(0, 6)}` : "";
   }
 
   /** Without those that are muted. */
@@ -56,6 +65,7 @@ class Conversations extends ServedStore {
     const known = this.#all.get(id);
     if (!known || Object.entries(changes).every(([name, value]) => known[name] === value)) return;
     this.#all.set(id, { ...known, ...changes });
+    this.#called = null;
     this.changed();
   }
 

@@ -46,7 +46,7 @@ class Live extends Stream {
     addEventListener("pagehide", () => this.#leave());
     addEventListener("pageshow", () => this.#comeBack());
     document.addEventListener("visibilitychange", () => (document.hidden ? this.#hide() : this.#comeBack()));
-    // By the clock that goes on while the machine sleeps: what was silent then is cut at once. Where the clock is set, the stream begins anew.
+    // By the clock that goes on while the machine sleeps. Where it is set, the stream begins anew.
     setInterval(() => { if (Math.abs(Date.now() - this.#spoken) > SILENCE_MS) this.#ending?.abort(); else if (this.isLinked) this.tell("again"); }, LOOK_MS);
     while (this.#isRunning) {
       if (this.#isAway) {

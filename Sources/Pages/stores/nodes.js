@@ -1,4 +1,4 @@
-import { seen } from "../parts/text.js";
+import { gist, seen } from "../parts/text.js";
 import { allRows } from "./api.js";
 import { live } from "./live.js";
 import { ServedStore } from "./store.js";
@@ -7,6 +7,7 @@ import { ServedStore } from "./store.js";
 class Nodes extends ServedStore {
   #all = new Map();
   #batteries = new Map();
+  #called = null;
 
   constructor() {
     super();
@@ -28,6 +29,17 @@ class Nodes extends ServedStore {
   get list() { return [...this.#all.values()]; }
 
   get(key) { return this.#all.get(key) ?? null; }
+
+  /** The beginning of its key, if another is called the same; else nothing. */
+  digits(node) {
+    this.#called ??= Map.groupBy(this.#all.values(), (one) => gist(nodeName(one)));
+    return this.#called.get(gist(nodeName(node)))?.length > 1 ? ` ${node.key.slice(0, 6)}` : "";
+  }
+
+  changed() {
+    this.#called = null;
+    super.changed();
+  }
 
   /** By the first digits of its key, if only one fits. */
   byPrefix(prefix) {

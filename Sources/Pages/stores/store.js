@@ -36,24 +36,6 @@ export class Stream extends Store {
   tell(event, value) { for (const heard of [...(this.#heard.get(event) ?? [])]) heard(value); }
 }
 
-/** `read()`, one at a time: however many ask meanwhile, it is done once more. */
-export function inTurn(read) {
-  let [isUnderWay, isStale] = [false, false];
-  return async () => {
-    isStale = true;
-    if (isUnderWay) return;
-    isUnderWay = true;
-    try {
-      while (isStale) {
-        isStale = false;
-        await read();
-      }
-    } finally {
-      isUnderWay = false;
-    }
-  };
-}
-
 /**
  * What a server has: read as a whole by the subclass's `read()`, and kept up to date by the server's stream. `isLoaded`: it was read once;
  * `trouble`: why the last reading failed; `isResting`: that was just now, and what one scrolls to is not asked for again at once;

@@ -36,6 +36,8 @@ export class OpenChat {
   #details = null;
   #flashed = null;
   #seenAtBottom = null;
+  /** Conversations with nodes, by the node's own name. */
+  #keys = null;
 
   constructor(shell, id) {
     this.id = id;
@@ -44,7 +46,7 @@ export class OpenChat {
     this.#build();
     this.#ends = [
       this.#chat.subscribe(() => this.#draw()),
-      conversations.subscribe(() => { this.#begin(); this.#head(); }),
+      conversations.subscribe(() => { this.#keys = null; this.#begin(); this.#head(); }),
       gateway.subscribe(() => this.composer.update()),
       outbox.subscribe(() => this.#draw()),
       live.subscribe(() => this.#draw()),
@@ -200,13 +202,13 @@ export class OpenChat {
     const one = conversations.get(this.id);
     const name = one ? shownName(one) : this.id.replace(/^\w+:/, "");
     const kind = one?.kind ?? (this.id.startsWith("channel:") ? "channel" : "direct");
-    const version = [name, kind, one?.on_radio, one?.muted, this.#shell.isNarrow, route.get("details")].join();
+    const version = [name, kind, one && conversations.digits(one), one?.on_radio, one?.muted, this.#shell.isNarrow, route.get("details")].join();
     if (this.head.dataset.version === version) return;
     this.head.dataset.version = version;
     fill(this.head,
       iconButton("back", t("back"), () => route.back("/conversations"), { class: "icon-button only-narrow" }),
       picture(kind, name, one?.key ?? one?.channel),
-      make("div", { class: "chat-title" }, make("h1", {}, named(name)), make("p", { class: "quiet small", text: t(`chat.kind-${kind}`) + (one?.on_radio === false ? ` · ${t("list.off-radio")}` : "") })),
+      make("div", { class: "chat-title" }, make("h1", {}, named(name), one && conversations.digits(one)), make("p", { class: "quiet small", text: t(`chat.kind-${kind}`) + (one?.on_radio === false ? ` · ${t("list.off-radio")}` : "") })),
       iconButton("search", t("chat.search"), () => route.set(route.values.has("q") ? { q: undefined } : { q: " " }, { replace: false })),
       one ? iconButton(one.muted ? "muted" : "bell", t(one.muted ? "chat.unmute" : "chat.mute"), () => conversations.mute(this.id, !one.muted).catch(tell), { "aria-pressed": String(Boolean(one.muted)) }) : null,
       iconButton("details", t("details"), () => route.set({ details: route.get("details") ? undefined : "1", message: undefined }, { replace: false }),
@@ -291,7 +293,7 @@ export class OpenChat {
   #message({ row, isJoined }, index) {
     const isOwn = row.direction === "sent";
     const name = isOwn ? t("you") : row.sender_alias ?? row.author_name ?? row.sender_name ?? row.author ?? row.sender ?? "";
-    const key = isOwn ? "" : row.author ?? (row.kind === "channel" ? row.sender_name ?? "" : row.sender ?? "");
+    const key = isOwn ? "" : this.#who(row);
     const isMention = !isOwn && gateway.name && row.mentions?.includes(gateway.name);
     const isCurrent = this.#current === row.cursor;
     return make("article", {
@@ -312,6 +314,14 @@ export class OpenChat {
       iconButton("smile", t("react.verb"), () => react(row)),
       iconButton("reply", t("reply"), () => this.#reply(row)),
       iconButton("more", t("message.details"), () => this.#openMessage(row.cursor))));
+  }
+
+  /** Whose colour it has: on a channel, where names alone are told, that of the only one who is called so. */
+  #who(row) {
+    if (row.author || row.kind !== "channel") return row.author ?? row.sender ?? "";
+    this.#keys ??= Map.groupBy(conversations.list.filter((one) => one.key), (one) => one.name);
+    const known = this.#keys.get(row.sender_name);
+    return known?.length === 1 ? known[0].key : row.sender_name ?? "";
   }
 
   #text(row) {

@@ -8,7 +8,7 @@ import { has, t } from "../parts/words.js";
 import { ask, order, query } from "../stores/api.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
-import { inTurn } from "../stores/store.js";
+import { inTurn } from "../stores/turn.js";
 import { confirmed } from "../shell/dialog.js";
 import { onKeys } from "../shell/keys.js";
 import { facts } from "./details.js";

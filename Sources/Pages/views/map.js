@@ -220,12 +220,12 @@ export class View {
 
   #drawList(inside) {
     inside.sort((a, b) => (b.last_heard ?? 0) - (a.last_heard ?? 0) || (a.key < b.key ? -1 : 1));
-    this.list.set(inside.map((node) => ({ key: node.key, node, version: `${nodeName(node)} ${node.last_heard} ${route.id === node.key}` })));
+    this.list.set(inside.map((node) => ({ key: node.key, node, version: `${nodeName(node)}${nodes.digits(node)} ${node.last_heard} ${route.id === node.key}` })));
   }
 
   #row(node) {
     return make("div", { role: "listitem" }, make("button", { type: "button", class: "map-row", "aria-current": route.id === node.key ? "true" : null, on: { click: () => this.#choose(node.key) } },
-      kindMark(node.type, true), named(nodeName(node)), make("span", { class: "quiet small" }, node.last_heard ? when(node.last_heard) : "–")));
+      kindMark(node.type, true), make("span", { class: "name" }, named(nodeName(node)), make("span", { class: "quiet small", text: nodes.digits(node) })), make("span", { class: "quiet small" }, node.last_heard ? when(node.last_heard) : "–")));
   }
 
   async #showDetails() {

@@ -8,8 +8,9 @@ import { has, t } from "../parts/words.js";
 import { chart, newestOnly } from "../parts/chart.js";
 import { Editable } from "../parts/editable.js";
 import { allRows, order } from "../stores/api.js";
+import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
-import { inTurn } from "../stores/store.js";
+import { inTurn } from "../stores/turn.js";
 import { nodeName, nodes } from "../stores/nodes.js";
 import { to } from "../shell/route.js";
 import { copyable, detailsHead, facts } from "./details.js";
@@ -71,7 +72,7 @@ export class NodeDetails {
     this.#version = version;
     const far = away(node);
     const battery = nodes.battery(this.key);
-    const canTalk = ["chat", "room"].includes(node.type);
+    const canTalk = ["chat", "room"].includes(node.type) && this.key !== gateway.identity?.key;
     fill(this.top, detailsHead(named(nodeName(node)), this.#shut),
       make("p", { class: "node-sub" }, kindMark(node.type), node.hops !== undefined ? [" · ", node.hops ? t("message.hops", { count: node.hops }) : t("nodes.neighbour")] : [" · ", t("nodes.flood")],
         node.favourite ? [" · ", make("span", { class: "star" }, icon("star"), t("nodes.favourite"))] : null, node.may_command ? [" · ", make("span", { class: "warn-words", title: t("node.may-command-why"), text: t("node.may-command") })] : null, node.on_radio ? null : [" · ", t("list.off-radio")]),

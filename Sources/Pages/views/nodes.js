@@ -141,7 +141,7 @@ export class View {
   }
 
   #version(node) {
-    return [node.name, node.alias, node.type, node.last_heard, node.hops, away(node), nodes.battery(node.key)?.mv, node.favourite, node.may_command, node.on_radio, route.id === node.key].join("\u0001");
+    return [node.name, node.alias, nodes.digits(node), node.key === gateway.identity?.key, node.type, node.last_heard, node.hops, away(node), nodes.battery(node.key)?.mv, node.favourite, node.may_command, node.on_radio, route.id === node.key].join("\u0001");
   }
 
   #row(node, index) {
@@ -149,7 +149,9 @@ export class View {
     const far = away(node);
     return make("div", { role: "row", class: `node-row${route.id === node.key ? " chosen" : ""}`, "aria-rowindex": index + 2, data: { key: node.key } },
       make("span", { role: "cell", class: "cell name" }, kindMark(node.type, true),
-        make("a", { href: to("nodes", node.key), on: { click: (event) => this.#opened(event, node.key) }, class: "node-link", "aria-current": route.id === node.key ? "true" : null }, named(nodeName(node))),
+        make("a", { href: to("nodes", node.key), on: { click: (event) => this.#opened(event, node.key) }, class: "node-link", "aria-current": route.id === node.key ? "true" : null }, named(nodeName(node))), make("span", { class: "quiet small", text: nodes.digits(node) }),
+        // Another radio of this gateway may have heard the one that it has now.
+        node.key === gateway.identity?.key ? make("span", { class: "quiet small", text: ` ${t("here")}` }) : null,
         node.favourite ? make("span", { class: "star", title: t("nodes.favourite") }, icon("star"), make("span", { class: "unseen", text: t("nodes.favourite") })) : null,
         node.may_command ? make("span", { class: "warn-words small", title: t("node.may-command-why"), text: ` ${t("node.may-command")}` }) : null,
         node.alias ? named(node.name, { class: "name quiet small" }) : null),

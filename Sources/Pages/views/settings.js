@@ -6,7 +6,7 @@ import { t, tn } from "../parts/words.js";
 import { ask, order } from "../stores/api.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
-import { inTurn } from "../stores/store.js";
+import { inTurn } from "../stores/turn.js";
 import { confirmed } from "../shell/dialog.js";
 
 /** A radio answers slowly while it sends. */
