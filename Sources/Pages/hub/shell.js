@@ -69,7 +69,7 @@ export class HubShell {
       this.bar,
       make("header", { class: "head" }, this.state, iconButton("more", t("menu"), () => this.#openMenu())),
       make("nav", { class: "nav", "aria-label": t("nav.label") }, this.tabs),
-      make("p", { class: "list hub-person quiet small" }, make("span", {}, make("bdi", { text: this.session.person ?? "" }), ` · ${t(`role.${this.session.role}`)}`)),
+      make("aside", { class: "list hub-person quiet small" }, make("p", {}, make("bdi", { text: this.session.person ?? "" }), ` · ${t(`role.${this.session.role}`)}`)),
       this.main, this.shade, this.details);
   }
 
@@ -79,7 +79,7 @@ export class HubShell {
   }
 
   async #show(isFirst = false) {
-    const view = views[route.view] && (route.view !== "people" || this.mayAdminister) ? route.view : "fleet";
+    const view = route.view !== "people" || this.mayAdminister ? route.view : "fleet";
     this.#place.dataset.view = view;
     this.#place.toggleAttribute("data-open", true);
     for (const link of this.tabs.querySelectorAll("a")) {

@@ -1,11 +1,12 @@
 // The address is the state: every view, filter and opened thing has one, which back, reload and whoever it is sent to understand.
 import { Store } from "../stores/store.js";
 
-export const VIEWS = ["conversations", "nodes", "map", "air", "gateway", "fleet", "messages", "coverage", "alerts", "commands", "people"];
+/** Of this host; the first one is where one begins. */
+const VIEWS = document.documentElement.dataset.host === "hub" ? ["fleet", "messages", "coverage", "alerts", "commands", "people"] : ["conversations", "nodes", "map", "air", "gateway"];
 
 /** `{view, id, values}`: `/view/id?values`. */
 class Route extends Store {
-  view = "conversations";
+  view = VIEWS[0];
   id = null;
   values = new URLSearchParams();
 
@@ -23,8 +24,9 @@ class Route extends Store {
 
   #read() {
     const [view, ...rest] = location.pathname.split("/").filter(Boolean);
-    this.view = VIEWS.includes(view) ? view : "conversations";
-    let id = rest.join("/");
+    const isKnown = VIEWS.includes(view);
+    this.view = isKnown ? view : VIEWS[0];
+    let id = isKnown ? rest.join("/") : "";
     try { id = decodeURIComponent(id); } catch { /* not encoded by us: as it stands */ }
     this.id = id || null;
     this.values = new URLSearchParams(location.search);
