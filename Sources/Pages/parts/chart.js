@@ -1,12 +1,15 @@
 import { draw, make } from "./page.js";
 import { number } from "./numbers.js";
-import { brief, full } from "./times.js";
+import { brief, full, when } from "./times.js";
 import { t } from "./words.js";
 
 const WIDTH = 280;
 const HEIGHT = 64;
 
-/** A small line of readings over time. `points`: `{at, value}`, oldest first; `show(value)`: with its unit. Pointing at it tells one. */
+/** A pause of so many usual ones is a gap. */
+const GAP = 8;
+
+/** A small line of readings over time. `points`: `{at, value}`, oldest first; `show(value)`: with its unit. Pointing at it tells one. Where nothing was read for long, there is no line. */
 export function chart(title, points, show = (value) => number(value, 1)) {
   const first = points[0];
   const last = points.at(-1);
@@ -14,16 +17,18 @@ export function chart(title, points, show = (value) => number(value, 1)) {
   for (const { value } of points) { low = Math.min(low, value); high = Math.max(high, value); }
   const wide = Math.max(1, last.at - first.at);
   const tall = high - low || 1;
-  const x = (at) => 4 + ((at - first.at) / wide) * (WIDTH - 8);
+  const x = (at) => (first === last ? WIDTH / 2 : 4 + ((at - first.at) / wide) * (WIDTH - 8));
   const y = (value) => (high === low ? HEIGHT / 2 : HEIGHT - 6 - ((value - low) / tall) * (HEIGHT - 12));
-  const path = points.map(({ at, value }, index) => `${index ? "L" : "M"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  const parts = unbroken(points, wide);
+  // One alone is a point.
+  const line = (part) => `M${part.map(({ at, value }) => `${x(at).toFixed(1)} ${y(value).toFixed(1)}`).join("L")}${part.length > 1 ? "" : "h.01"}`;
   const dot = draw("circle", { class: "chart-dot", cx: x(last.at).toFixed(1), cy: y(last.value).toFixed(1), r: 3 });
   const words = make("span", { class: "chart-value", text: show(last.value) });
   const time = make("span", { class: "quiet small", text: brief(last.at) });
   const label = t("chart.label", { title, low: show(low), high: show(high), last: show(last.value), count: points.length });
   const drawing = draw("svg", { class: "chart-line", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
-    draw("path", { class: "chart-area", d: `${path}L${x(last.at).toFixed(1)} ${HEIGHT}L${x(first.at).toFixed(1)} ${HEIGHT}Z` }),
-    draw("path", { class: "chart-path", d: path, "vector-effect": "non-scaling-stroke" }), dot);
+    draw("path", { class: "chart-area", d: parts.map((part) => `${line(part)}L${x(part.at(-1).at).toFixed(1)} ${HEIGHT}L${x(part[0].at).toFixed(1)} ${HEIGHT}Z`).join("") }),
+    draw("path", { class: "chart-path", d: parts.map(line).join(""), "vector-effect": "non-scaling-stroke" }), dot);
   const tell = (point) => {
     dot.setAttribute("cx", x(point.at).toFixed(1));
     dot.setAttribute("cy", y(point.value).toFixed(1));
@@ -38,7 +43,21 @@ export function chart(title, points, show = (value) => number(value, 1)) {
   });
   drawing.addEventListener("pointerleave", () => tell(last));
   return make("figure", { class: "chart" }, make("figcaption", {}, make("span", { class: "quiet", text: title }), words, time), drawing,
-    make("div", { class: "chart-ends quiet small", "aria-hidden": "true" }, make("span", { text: low === high ? t("chart.always", { value: show(low) }) : `${show(low)} – ${show(high)}` })));
+    make("div", { class: "chart-ends quiet small" }, first === last ? null : when(first.at, "brief"),
+      make("span", { "aria-hidden": "true", text: low === high ? t("chart.always", { value: show(low) }) : `${show(low)} – ${show(high)}` }), when(last.at, "brief")));
+}
+
+/** The points between one gap and the next. */
+function unbroken(points, wide) {
+  const pauses = points.slice(1).map(({ at }, index) => at - points[index].at).sort((a, b) => a - b);
+  // What is too short to be seen breaks no line.
+  const most = Math.max(GAP * (pauses[(pauses.length - 1) >> 1] ?? 0), wide / 24);
+  const parts = [];
+  points.forEach((point, index) => {
+    if (!index || point.at - points[index - 1].at > most) parts.push([]);
+    parts.at(-1).push(point);
+  });
+  return parts;
 }
 
 /** Beneath charts of the newest `most` rows: that there may be older ones. */
