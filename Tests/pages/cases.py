@@ -314,6 +314,27 @@ def charts_say_what_they_leave_out(world):
 
 
 @test
+def charts_have_times_and_gaps(world):
+    browser = world.open("/nodes")
+    # Each minute for half an hour, then a day of nothing, then once.
+    drawn, ends = browser.script("""return import("/pages/parts/chart.js").then(({ chart }) => {
+      const begin = Date.now() - 90_000_000; const points = Array.from({ length: 30 }, (_, index) => ({ at: begin + index * 60_000, value: index }));
+      const figure = chart("x", [...points, { at: begin + 88_000_000, value: 5 }]);
+      const alone = chart("x", points.slice(0, 1));
+      return [[figure, alone].map((one) => one.querySelector(".chart-path").getAttribute("d")), [figure, alone].map((one) => one.querySelectorAll(".chart-ends time").length)]; })""")
+    assert drawn[0].count("M") == 2 and drawn[1].count("M") == 1 and "NaN" not in "".join(drawn), drawn
+    assert ends == [2, 1]
+
+
+@test
+def what_came_late_says_so(world):
+    browser = chat(world)
+    late = "return import('/pages/views/marks.js').then(({ signal }) => signal({ hops: 2, age_s: arguments[0] }).textContent)"
+    assert browser.script(late, 172_800) == "2 hops · 2 d 0 h late"
+    assert browser.script(late, 20) == "2 hops"
+
+
+@test
 def ways_that_could_not_be_read_are_read_again(world):
     text = fresh("whose ways are read again")
     world.gateway.say(f"chan r3 0 {text}")
@@ -488,9 +509,11 @@ def a_list_that_was_refused_is_asked_for_again(world):
 
 @test
 def names_of_objects_are_no_views(world):
-    for path in ("/constructor", "/__proto__", "/toString/x"):
+    # The second part of such an address names no conversation, and a view of a hub is none of a gateway.
+    for path in ("/constructor", "/__proto__", "/toString/x", "/nothing/here", "/fleet/x"):
         browser = world.open(path)
         browser.until(f"{path}: conversations", lambda: browser.all("a.conversation"))
+        browser.shows("Choose a conversation", ".main")
 
 
 @test

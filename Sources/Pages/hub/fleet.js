@@ -1,9 +1,9 @@
 // The fleet: who is there, who is not, and who needs somebody. The table is the page; a map shows the same.
-import { fill, icon, make, showTrouble } from "../parts/page.js";
+import { coded, fill, icon, make, showTrouble } from "../parts/page.js";
 import { number, volts } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
-import { t } from "../parts/words.js";
+import { has, t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
@@ -147,7 +147,7 @@ export class View {
     const placed = isMap ? rows.filter((row) => row.position).length : rows.length;
     const words = placed === rows.length ? t("fleet.count", { count: rows.length }) : t("fleet.count-placed", { shown: number(placed), count: rows.length });
     if (this.count.textContent !== words) this.count.textContent = words;
-    if (!rows.length) this.scroller.append(make("div", { class: "empty" }, make("h2", { text: t(fleet.rows.size ? "fleet.no-match" : "fleet.none") }), make("p", { class: "quiet", text: t(fleet.rows.size ? "fleet.no-match-why" : "fleet.none-why") })));
+    if (!rows.length) this.scroller.append(make("div", { class: "empty" }, make("h2", { text: t(fleet.rows.size ? "fleet.no-match" : "fleet.none") }), make("p", { class: "quiet" }, coded(t(fleet.rows.size ? "fleet.no-match-why" : "fleet.none-why")))));
   }
 
   // MARK: Figures
@@ -192,7 +192,7 @@ export class View {
         (row.tags ?? []).slice(0, 4).map((tag) => make("span", { class: "tag" }, line(tag, 16)))),
       found.length || row.alerts ? make("span", { class: "needs bad-words small", text: [...found.map((one) => t(`need.${one}`)), row.alerts ? t("alerts.open-count", { count: row.alerts }) : ""].filter(Boolean).join(", ") }) : null),
       cell("contact", contactMark(row)),
-      cell("radio", row.radio ? named(row.radio) : null, row.radio_state && row.radio_state !== "up" ? make("span", { class: "quiet small", text: row.radio_state }) : null),
+      cell("radio", row.radio ? named(row.radio) : null, row.radio_state && row.radio_state !== "up" ? make("span", { class: "quiet small", text: has(`state.${row.radio_state}`) ? t(`state.${row.radio_state}`) : row.radio_state }) : null),
       cell("battery", row.battery_mv ? volts(row.battery_mv) : ""),
       cell("waiting", row.pending ? number(row.pending) : ""),
       cell("nodes", row.nodes === undefined ? "–" : number(row.nodes)),

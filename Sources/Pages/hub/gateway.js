@@ -4,7 +4,7 @@ import { fill, iconButton, make, showTrouble } from "../parts/page.js";
 import { number, volts } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
-import { t } from "../parts/words.js";
+import { has, t } from "../parts/words.js";
 import { ask, query } from "../stores/api.js";
 import { put, remove } from "../stores/change.js";
 import { inTurn } from "../stores/turn.js";
@@ -85,7 +85,7 @@ export class GatewayDetails {
       make("dl", { class: "facts" },
         fact("fleet.gateway", gatewayName(row.gateway).includes(row.gateway) ? null : make("code", { text: cut(row.gateway, 64) })),
         fact("fleet.contact", contactMark(row)), fact("fleet.link-since", row.linked && row.link_since ? when(row.link_since) : null), fact("fleet.seen", when(row.last_seen)),
-        fact("fleet.radio", row.radio ? named(row.radio) : null), fact("fleet.model", plain(row.model)), fact("fleet.link", plain(row.link)), fact("fleet.sync", plain(row.sync)),
+        fact("fleet.radio", row.radio ? named(row.radio) : null), fact("fleet.model", plain(row.model)), fact("fleet.link", plain(row.link)), fact("fleet.sync", has(`sync.${row.sync}`) ? t(`sync.${row.sync}`) : plain(row.sync)),
         fact("fleet.battery", row.battery_mv ? volts(row.battery_mv) : null), fact("fleet.pending", row.pending === undefined ? null : number(row.pending)),
         fact("fleet.position", row.position ? `${number(row.position.lat, 4)}, ${number(row.position.lon, 4)}` : null),
         fact("fleet.table", this.#table ? t("fleet.table-of", { used: number(this.#table.used), most: number(this.#table.most) }) : null),

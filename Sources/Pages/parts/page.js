@@ -75,12 +75,15 @@ export function say(words) {
   if (place) place.textContent = words;
 }
 
+/** Commands among words stand between backquotes. */
+export function coded(words) { return words.split("`").map((part, index) => (index % 2 ? make("code", { text: part }) : part)); }
+
 /** At the end of `place`: why what belongs there could not be read, and a button; no `trouble`: nothing. The same words are told once. */
 export function showTrouble(place, trouble, again) {
   const old = place.querySelector(":scope > [role=alert]");
   if (old?.firstChild.textContent === trouble?.message) return;
   old?.remove();
   if (!trouble) return;
-  place.append(make("div", { class: "empty", role: "alert" }, make("p", { text: trouble.message }), trouble.remedy ? make("p", { class: "quiet", text: trouble.remedy, lang: "en" }) : null,
+  place.append(make("div", { class: "empty", role: "alert" }, make("p", { text: trouble.message }), trouble.remedy ? make("p", { class: "quiet", lang: "en" }, coded(trouble.remedy)) : null,
     make("button", { type: "button", class: "button", text: t("again"), on: { click: again } })));
 }

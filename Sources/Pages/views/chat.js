@@ -1,5 +1,5 @@
 // One conversation: what was said, in one order, and the place to write.
-import { fill, icon, iconButton, make, say, showTrouble } from "../parts/page.js";
+import { coded, fill, icon, iconButton, make, say, showTrouble } from "../parts/page.js";
 import { number } from "../parts/numbers.js";
 import { dayOf, now, when } from "../parts/times.js";
 import { hue, initial, isReaction, named } from "../parts/text.js";
@@ -340,7 +340,7 @@ export class OpenChat {
       make("div", { class: "message-text" }, make("p", {}, written(entry.text)),
         isKept ? null : make("p", { class: "failed", role: "alert", text: t("chat.not-kept") }),
         trouble ? make("div", { class: "failed" }, make("p", { text: trouble.code === "too_long" ? t("chat.too-long") : trouble.words, lang: trouble.code === "too_long" ? null : "en" }),
-          trouble.remedy ? make("p", { class: "quiet", text: trouble.remedy, lang: "en" }) : null,
+          trouble.remedy ? make("p", { class: "quiet", lang: "en" }, coded(trouble.remedy)) : null,
           make("div", { class: "row" },
             trouble.code === "too_long" ? make("button", { type: "button", class: "link", text: t("chat.split"), on: { click: () => outbox.retry(entry.id, { split: true }) } }) : null,
             make("button", { type: "button", class: "link", text: t("retry"), on: { click: () => outbox.retry(entry.id) } }),

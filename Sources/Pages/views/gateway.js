@@ -1,5 +1,5 @@
 // The gateway itself: what is well and what is not, with what to do about it; what waits where; what was refused.
-import { fill, icon, make, showTrouble } from "../parts/page.js";
+import { coded, fill, icon, make, showTrouble } from "../parts/page.js";
 import { number, percent, size, span, volts } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
 import { meter } from "../parts/meter.js";
@@ -93,7 +93,7 @@ export class View {
     return this.#card(t("card.radio"), state, t(`state.${gateway.state}`), identity.name ? named(identity.name) : "–",
       radio.state === "up" ? [identity.model ? named(identity.model) : null, " ", identity.version] : radio.error ?? null, [
         [t("card.link"), make("bdi", { class: "break", text: radio.link })],
-        [t("card.remedy"), radio.remedy ? make("span", { text: radio.remedy, lang: "en" }) : null],
+        [t("card.remedy"), radio.remedy ? make("span", { lang: "en" }, coded(radio.remedy)) : null],
         [t("card.region"), radio.region_error ? make("span", { class: "bad-words", text: radio.region_error, lang: "en" }) : null],
         [t("card.sync"), sync.state === "syncing" ? t("card.syncing", { phase: sync.phase ?? "", current: sync.current ?? 0, total: sync.total ?? "?" }) : sync.state === "failed" ? sync.reason : sync.last_synced ? when(sync.last_synced) : t(`sync.${sync.state}`)],
         [t("card.air"), identity.frequency_khz ? `${number(identity.frequency_khz / 1000, 3)} MHz · ${number(identity.bandwidth_hz / 1000, 1)} kHz · SF${identity.spreading_factor} · ${number(identity.tx_power_dbm)} dBm` : null],
@@ -117,7 +117,7 @@ export class View {
 
   #store({ store }) {
     return this.#card(t("card.store"), store.error ? "bad" : "good", t(store.error ? "card.broken" : "card.fine"), number(store.messages), t("card.messages", { count: store.messages }), [
-      [t("card.error"), store.error], [t("card.remedy"), store.remedy],
+      [t("card.error"), store.error], [t("card.remedy"), store.remedy ? make("span", { lang: "en" }, coded(store.remedy)) : null],
       [t("nav.nodes"), t("card.nodes", { all: number(store.contacts), radio: number(store.contacts_on_radio) })],
       [t("card.size"), size(store.size_bytes)], [t("card.journal"), t("card.events", { count: store.last_seq - store.oldest_seq + 1, number: number(store.last_seq - store.oldest_seq + 1) })],
       [t("card.given-up"), store.given_up ? number(store.given_up) : null], [t("card.set-aside"), store.set_aside],
@@ -197,7 +197,7 @@ export class View {
     const fine = sorted.filter((one) => one.state === "ok");
     const row = (one) => make("li", { class: `finding ${one.state}` }, icon(one.state === "ok" ? "tick" : "bang"),
       make("div", {}, make("p", {}, make("span", { class: "unseen", text: `${t(`doctor.${one.state}`)}: ` }), make("strong", { text: one.subject, lang: "en" }), " ", make("bdi", { text: one.words, lang: "en" })),
-        one.remedy ? make("p", { class: "quiet", lang: "en" }, remedy(one.remedy)) : null,
+        one.remedy ? make("p", { class: "quiet", lang: "en" }, coded(one.remedy)) : null,
         one.subject === "advert" && one.state !== "ok" ? make("button", { type: "button", class: "button small", text: t("gateway.advert-flood"), on: { click: (event) => this.#advert(event.currentTarget, true) } }) : null));
     fill(this.doctor, make("header", { class: "card-head" }, make("h2", { id: "doctor-title", text: t("doctor") }),
       make("span", { class: `word ${wanting.some((one) => one.state === "failed") ? "bad" : wanting.length ? "warn" : "good"}`, text: wanting.length ? t("doctor.wanting") : t("doctor.well") })),
@@ -277,9 +277,4 @@ export class View {
     await this.#do(button, doing);
     this.#loadLetters();
   }
-}
-
-/** Commands in a remedy stand between backquotes. */
-function remedy(words) {
-  return words.split("`").map((part, index) => (index % 2 ? make("code", { text: part }) : part));
 }

@@ -1,6 +1,6 @@
 // What has become of a message, how well it was heard, and what others think of it.
-import { icon, make, say } from "../parts/page.js";
-import { decibels } from "../parts/numbers.js";
+import { coded, icon, make, say } from "../parts/page.js";
+import { decibels, span } from "../parts/numbers.js";
 import { t } from "../parts/words.js";
 import { freshID, order } from "../stores/api.js";
 
@@ -15,12 +15,16 @@ export function mark(row, opened) {
     icon(drawingOf(row.state)), make("span", { text: words }));
 }
 
-/** How a message came: hops, and how well the last of them was heard. */
+/** Seconds between sending and hearing that nobody need be told of. */
+const LATE_S = 600;
+
+/** How a message came: hops, how well the last of them was heard, and how late. */
 export function signal(row) {
   const words = [];
   if (row.direct) words.push(t("message.direct"));
   else if (row.hops !== undefined) words.push(t("message.hops", { count: row.hops }));
   if (row.snr !== undefined) words.push(decibels(row.snr));
+  if (row.age_s > LATE_S) words.push(t("message.late", { time: span(row.age_s) }));
   return make("span", { class: "signal", text: words.join(" · ") });
 }
 
@@ -81,7 +85,7 @@ export async function cancel(row) {
 export function tell(trouble) {
   const old = document.querySelector(".toast");
   old?.remove();
-  const toast = make("div", { class: "toast", role: "alert" }, make("div", {}, make("p", { text: trouble.message }), trouble.remedy ? make("p", { class: "quiet", text: trouble.remedy }) : null),
+  const toast = make("div", { class: "toast", role: "alert" }, make("div", {}, make("p", { text: trouble.message }), trouble.remedy ? make("p", { class: "quiet", lang: "en" }, coded(trouble.remedy)) : null),
     make("button", { type: "button", class: "link", text: t("close"), on: { click: () => toast.remove() } }));
   document.body.append(toast);
 }

@@ -1,5 +1,5 @@
 // One node: who it is, where, how it is reached, what it measures, what is noted of it, and what may be asked of it.
-import { fill, icon, make, showTrouble } from "../parts/page.js";
+import { coded, fill, icon, make, showTrouble } from "../parts/page.js";
 import { kilometres } from "../parts/distance.js";
 import { decibels, measured, number, span, volts } from "../parts/numbers.js";
 import { full, when } from "../parts/times.js";
@@ -189,7 +189,8 @@ export class NodeDetails {
   }
 
   #login(node) {
-    const password = make("input", { id: "node-password", type: "password", class: "field", autocomplete: "off", "aria-label": t("ask.password"), placeholder: t("ask.password") });
+    // A browser that ignores `off` would send the password of these pages over the mesh.
+    const password = make("input", { id: "node-password", type: "password", class: "field", autocomplete: "new-password", "aria-label": t("ask.password"), placeholder: t("ask.password") });
     const state = make("p", { class: "small", role: "status" });
     const button = make("button", { type: "submit", class: "button", text: t("ask.login") });
     const submit = async (event) => {
@@ -222,7 +223,7 @@ export class NodeDetails {
       const answer = await order(`/v1/node/${name}`, { node: this.key }, { patience: PATIENCE_MS });
       fill(place, make("h4", {}, t(`ask.${name}`), " ", make("span", { class: "quiet", text: t("ask.took", { time: span((performance.now() - began) / 1000) }) })), show(answer));
     } catch (trouble) {
-      fill(place, make("h4", { text: t(`ask.${name}`) }), make("p", { class: "bad-words", role: "alert", text: trouble.message }), trouble.remedy ? make("p", { class: "quiet small", text: trouble.remedy }) : null);
+      fill(place, make("h4", { text: t(`ask.${name}`) }), make("p", { class: "bad-words", role: "alert", text: trouble.message }), trouble.remedy ? make("p", { class: "quiet small", lang: "en" }, coded(trouble.remedy)) : null);
     }
     button.disabled = false;
   }

@@ -1,6 +1,6 @@
 // What of the gateway may be changed here: the radio's settings, each with what it means, and the documents that stand in place of the configuration's. And
 // what may not, with the command that does it.
-import { fill, make } from "../parts/page.js";
+import { coded, fill, make } from "../parts/page.js";
 import { number } from "../parts/numbers.js";
 import { t, tn } from "../parts/words.js";
 import { ask, order } from "../stores/api.js";
@@ -77,7 +77,7 @@ export class Settings {
       if (isFirst) fill(this.radio, head, make("p", { class: "quiet small", text: t("settings.radio-why") }), make("div", { class: "settings-fields" }, FIELDS.map((field) => this.#field(field))));
       else for (const field of FIELDS) this.#renew(`set-${field.name}`, () => this.#field(field));
     } catch (trouble) {
-      if (isFirst) fill(this.radio, head, make("p", { class: "quiet", text: trouble.message }), trouble.remedy ? make("p", { class: "quiet small", text: trouble.remedy, lang: "en" }) : null,
+      if (isFirst) fill(this.radio, head, make("p", { class: "quiet", text: trouble.message }), trouble.remedy ? make("p", { class: "quiet small", lang: "en" }, coded(trouble.remedy)) : null,
         make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#read() } }));
     }
   }
@@ -141,7 +141,7 @@ export class Settings {
       button.disabled = false;
     };
     return make("form", { class: "setting", data: { setting: field.name }, on: { submit } }, make("label", { for: id, text: t(`settings.${field.name}`) }),
-      make("div", { class: "row" }, control, make("button", { type: "submit", class: "button", text: t("settings.set") })),
+      make("div", { class: "row" }, control, make("button", { type: "submit", class: "button", text: t("settings.set"), "aria-label": t("settings.set-what", { name: t(`settings.${field.name}`) }) })),
       make("p", { class: "quiet small", id: `${id}-why`, text: t(`settings.${field.name}-why`, { most: this.#radio?.stats?.max_power_dbm ?? "" }) }), state);
   }
 

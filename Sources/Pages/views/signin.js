@@ -1,5 +1,5 @@
 // Who may come in: by a password, or by the secret that `meshpost web` prints.
-import { fill, make } from "../parts/page.js";
+import { coded, fill, make } from "../parts/page.js";
 import { t, tn } from "../parts/words.js";
 import { ask, order } from "../stores/api.js";
 
@@ -54,7 +54,7 @@ export function showSignIn(place, session, done) {
   fill(place, make("main", { class: "signin", id: "main" }, make("form", { class: "signin-card", on: { submit } },
     make("img", { src: "/pages/icon.svg", alt: "", width: 56, height: 56 }),
     make("h1", { text: t(isHub ? "signin.title-hub" : "signin.title") }),
-    make("p", { id: "signin-why", class: "quiet" }, isHub ? t("signin.why-hub") : isPassword ? t("signin.why-password") : tn("signin.why-secret", { command: make("code", { text: "meshpost web" }) })),
+    make("p", { id: "signin-why", class: "quiet" }, isHub ? t("signin.why-hub") : isPassword ? coded(t("signin.why-password")) : tn("signin.why-secret", { command: make("code", { text: "meshpost web" }) })),
     isHub ? [make("label", { for: "signin-person", text: t("signin.person") }), person] : null,
     make("label", { for: "signin-field", text: t(isPassword ? "signin.password" : "signin.secret") }),
     field, trouble, button,
