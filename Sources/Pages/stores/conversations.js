@@ -51,7 +51,7 @@ class Conversations extends ServedStore {
   /** The beginning of its key, if another is called the same; else nothing. */
   digits(one) {
     this.#called ??= Map.groupBy(this.#all.values(), (other) => gist(shownName(other)));
-    return this.#called.get(gist(shownName(one))).length > 1 ? ` ${one.conversation.split(":")[1].slice(0, 6)}` : "";
+    return this.#called.get(gist(shownName(one)))?.length > 1 ? ` ${one.conversation.split(":")[1].slice(0, 6)}` : "";
   }
 
   /** Without those that are muted. */

@@ -133,7 +133,7 @@ export class ConversationList {
       class: `conversation${one.muted ? " muted" : one.unread ? " unread" : ""}`, href: to("conversations", one.conversation), "aria-current": isOpen ? "true" : null, data: { id: one.conversation },
     },
     picture(one.kind, name, one.key ?? one.channel),
-    make("span", { class: "conversation-name" }, named(name), make("span", { class: "quiet small", text: conversations.digits(one) }), one.on_radio === false ? make("span", { class: "quiet small", text: ` ${t("list.off-radio")}` }) : null),
+    make("span", { class: "conversation-name" }, named(name), conversations.digits(one) && make("span", { class: "quiet small", text: conversations.digits(one) }), one.on_radio === false ? make("span", { class: "quiet small", text: ` ${t("list.off-radio")}` }) : null),
     newest ? when(newest.received_at, "brief") : make("span"),
     make("span", { class: "conversation-last quiet" }, last),
     make("span", { class: "conversation-marks" },

@@ -149,7 +149,7 @@ export class View {
     const far = away(node);
     return make("div", { role: "row", class: `node-row${route.id === node.key ? " chosen" : ""}`, "aria-rowindex": index + 2, data: { key: node.key } },
       make("span", { role: "cell", class: "cell name" }, kindMark(node.type, true),
-        make("a", { href: to("nodes", node.key), on: { click: (event) => this.#opened(event, node.key) }, class: "node-link", "aria-current": route.id === node.key ? "true" : null }, named(nodeName(node))), make("span", { class: "quiet small", text: nodes.digits(node) }),
+        make("a", { href: to("nodes", node.key), on: { click: (event) => this.#opened(event, node.key) }, class: "node-link", "aria-current": route.id === node.key ? "true" : null }, named(nodeName(node))), nodes.digits(node) && make("span", { class: "quiet small", text: nodes.digits(node) }),
         // Another radio of this gateway may have heard the one that it has now.
         node.key === gateway.identity?.key ? make("span", { class: "quiet small", text: ` ${t("here")}` }) : null,
         node.favourite ? make("span", { class: "star", title: t("nodes.favourite") }, icon("star"), make("span", { class: "unseen", text: t("nodes.favourite") })) : null,
