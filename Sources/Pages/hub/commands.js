@@ -4,6 +4,7 @@ import { full, when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { ask, freshID, order, query } from "../stores/api.js";
+import { draftOf, keepDraft } from "../stores/kept.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
 import { fleet, gatewayName, live } from "./live.js";
@@ -73,7 +74,8 @@ class Commands {
 
   constructor(shell, place, shut) {
     [this.#shell, this.#shut] = [shell, shut];
-    const field = (name, attributes = {}) => make("input", { id: `command-${name}`, name, class: "field", autocomplete: "off", required: true, ...attributes });
+    // What is written outlasts this view, and a reload.
+    const field = (name, attributes) => make("input", { id: `command-${name}`, name, class: "field", autocomplete: "off", required: true, ...attributes, value: draftOf(`command ${name}`), on: { input: (event) => keepDraft(`command ${name}`, event.target.value) } });
     this.gateway = make("select", { id: "command-gateway", class: "field", required: true });
     this.what = make("select", { id: "command-what", class: "field", on: { change: () => this.#fit() } }, ["send", "status", "sync"].map((one) => make("option", { value: one, text: t(`command.${one}`) })));
     this.to = field("to", { maxlength: 200 });
@@ -94,7 +96,7 @@ class Commands {
     this.load();
   }
 
-  get isRefused() { return this.#trouble !== null; }
+  get isRefused() { return this.#trouble !== null && !this.#isLoading; }
 
   #fit() {
     const isMessage = this.what.value === "send";
@@ -126,7 +128,10 @@ class Commands {
       const state = await order(path, { id: this.id, ...body }, { patience: 40_000 });
       this.id = undefined;
       this.answer.textContent = state.answer?.error ?? t(`commands.${state.state}`);
-      if (state.state !== "refused" && this.text.value === body.text) this.text.value = "";
+      if (state.state !== "refused" && this.text.value === body.text) {
+        this.text.value = "";
+        for (const name of ["to", "text"]) keepDraft(`command ${name}`, "");
+      }
     } catch (trouble) {
       if (!trouble.isCut) this.id = undefined;
       this.answer.textContent = trouble.message;

@@ -74,13 +74,14 @@ export class Documents {
     const gateway = this.#gateway;
     if (!gateway) return;
     const turn = this.#turn += 1;
+    this.isRefused = false;
     try {
       const page = await ask(query(`${this.#path}/documents`, { after: isMore ? this.#next : undefined, limit: 200 }));
       if (turn !== this.#turn) return;
       const documents = page.documents.filter((one) => one.value !== null);
       this.#rows = isMore ? [...this.#rows, ...documents] : documents;
       this.#next = page.next ?? null;
-      [this.trouble.textContent, this.isRefused] = ["", false];
+      this.trouble.textContent = "";
     } catch (trouble) {
       // What was shown stays.
       if (turn === this.#turn) { this.isRefused = true; if (this.trouble.textContent !== trouble.message) this.trouble.textContent = trouble.message; }

@@ -32,6 +32,7 @@ export class View {
   /** What the stream told while a page was read: the answer may be older. */
   #meanwhile = [];
   #isStale = false;
+  #areChannelsRefused = false;
   #wanted = null;
   #trouble = null;
   #typed = 0;
@@ -39,7 +40,7 @@ export class View {
   constructor(shell) {
     this.#shell = shell;
     this.#build();
-    this.#ends = [live.on("message", (message) => this.#came(message)), live.on("hello", () => { this.#load(true); if (!this.channels) this.#loadChannels(); }), live.on("again", () => { if (this.#trouble) this.#load(true); if (!this.channels) this.#loadChannels(); }), fleet.subscribe(() => this.#choices())];
+    this.#ends = [live.on("message", (message) => this.#came(message)), live.on("hello", () => { this.#load(true); if (!this.channels) this.#loadChannels(); }), live.on("again", () => { if (this.#trouble) this.#load(true); if (this.#areChannelsRefused) this.#loadChannels(); }), fleet.subscribe(() => this.#choices())];
     onKeys({ "/": () => this.field.focus(), j: () => this.#step(1), k: () => this.#step(-1), Escape: () => { if (!route.id) return false; this.#shut(); return true; } });
     this.#loadChannels();
   }
@@ -76,11 +77,15 @@ export class View {
   }
 
   async #loadChannels() {
+    this.#areChannelsRefused = false;
     try {
       this.channels = (await ask("/v1/channels")).channels;
       this.#choices();
       this.#drawFilters();
-    } catch { /* without a list of channels the filter has those of the address */ }
+    } catch {
+      // Without a list of channels the filter has that of the address.
+      this.#areChannelsRefused = true;
+    }
   }
 
   #choices() {

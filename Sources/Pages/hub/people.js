@@ -14,6 +14,7 @@ export class View {
   #shell;
   #ends;
   #isRefused = false;
+  #refusal = null;
 
   constructor(shell) {
     this.#shell = shell;
@@ -32,7 +33,7 @@ export class View {
           make("label", { for: "person-role", text: t("people.role") }), this.role,
           make("div", { class: "row" }, make("button", { class: "button primary", type: "submit", text: t("people.add") }))),
         make("h2", { text: t("people.tokens") }), make("p", { class: "quiet small", text: t("people.tokens-why") }), this.tokens));
-    this.#ends = ["hello", "again"].map((event) => live.on(event, () => { if (this.#isRefused) this.#load(); }));
+    this.#ends = ["hello", "again"].map((event) => live.on(event, () => { if (this.#isRefused) { this.#isRefused = false; this.#load(); } }));
     onKeys({});
     this.#load();
   }
@@ -72,7 +73,7 @@ export class View {
     if (this.people.querySelector("form")) return;
     try {
       const [{ people }, { tokens }] = await Promise.all([ask("/v1/people"), ask("/v1/tokens")]);
-      if (this.#isRefused) [this.trouble.textContent, this.#isRefused] = ["", false];
+      if (this.trouble.textContent === this.#refusal) this.trouble.textContent = "";
       fill(this.people, people.map((person) => make("li", {},
         make("span", { class: "grow" }, named(person.name), " ", make("span", { class: "quiet small" }, person.last_used ? [t("people.used"), " ", when(person.last_used)] : t("people.never"))),
         has(`way.${person.way}`) ? make("span", { class: "quiet small", text: t(`way.${person.way}`) }) : null,
@@ -84,7 +85,7 @@ export class View {
         make("span", { class: "grow" }, named(token.name), " ", make("span", { class: "quiet small", text: [has(`access.${token.access}`) ? t(`access.${token.access}`) : token.access, token.gateway === "*" ? t("people.every") : token.gateway].join(" · ") })),
         make("span", { class: "quiet small" }, token.last_used ? when(token.last_used) : t("people.never")))));
     } catch (trouble) {
-      this.#isRefused = true;
+      [this.#isRefused, this.#refusal] = [true, trouble.message];
       if (this.trouble.textContent !== trouble.message) this.trouble.textContent = trouble.message;
     }
   }

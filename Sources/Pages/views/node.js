@@ -141,13 +141,13 @@ export class NodeDetails {
 
   async #askReadings() {
     let found;
+    this.#isRefused = false;
     try { found = await allRows(`/v1/readings?node=${this.key}&limit=${MOST_READINGS}`); } catch (trouble) {
       this.#isRefused = true;
       // What was shown stays.
       if (!this.readings.querySelector("h3")) { this.readings.hidden = false; showTrouble(this.readings, trouble, this.#read); }
       return;
     }
-    this.#isRefused = false;
     const series = new Map();
     const put = (name, at, value, show) => {
       if (typeof value !== "number") return;
