@@ -29,13 +29,15 @@ test: packages test-packages $(PYTHON_ENV)/ready $(HOME_ASSISTANT)/ready lint bl
 quick: packages
 	./Tests/quick
 
-## simulate: invented weeks of gateways, radios and servers with faults, chosen by seeds: make simulate SEED=1 N=1000 DAYS=7 (docs/reliability.md)
+## simulate: invented weeks of gateways, radios and servers with faults, chosen by seeds: make simulate SEED=1 N=1000 DAYS=7, or HOURS=3, and FOR=600 seconds at most (docs/reliability.md)
 SEED ?= 1
 N ?= 100
 DAYS ?= 7
+HOURS ?=
+FOR ?=
 simulate: packages
 	$(SWIFT) build $(RELEASE) --product meshpost-simulate
-	.build/release/meshpost-simulate $(SEED) $(N) --days $(DAYS) --shrink
+	.build/release/meshpost-simulate $(SEED) $(N) $(if $(HOURS),--hours $(HOURS),--days $(DAYS)) $(if $(FOR),--for $(FOR)) --shrink
 
 ## fuzz: libFuzzer looks for inputs that break a reader: TARGET=… (else all of Tests/Fuzzing), SECONDS=… for each (else 60)
 fuzz: packages

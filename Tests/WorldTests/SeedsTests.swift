@@ -10,14 +10,19 @@ import Testing
   private static let checkout = URL(filePath: #filePath).appending(path: "../../..").standardized
   private static let kept = checkout.appending(path: "Tests/WorldTests/Kept")
 
-  private func simulate(_ arguments: String...) throws -> (code: Int32, output: String) {
+  private func start(_ arguments: [String]) throws -> (process: Process, output: FileHandle) {
     let process = Process()
     process.executableURL = Self.checkout.appending(path: ".build/debug/meshpost-simulate")
     process.arguments = arguments
     let pipe = Pipe()
     process.standardOutput = pipe
     try process.run()
-    let output = pipe.fileHandleForReading.readDataToEndOfFile()
+    return (process, pipe.fileHandleForReading)
+  }
+
+  private func simulate(_ arguments: String...) throws -> (code: Int32, output: String) {
+    let (process, file) = try start(arguments)
+    let output = file.readDataToEndOfFile()
     process.waitUntilExit()
     return (process.terminationStatus, String(decoding: output, as: UTF8.self))
   }
@@ -25,6 +30,27 @@ import Testing
   @Test func `in each seed's day of faults the laws hold`() throws {
     let (code, output) = try simulate("1", Self.seeds, "--days", "1", "--shrink")
     #expect(code == 0 && output.contains("\(Self.seeds) seeds of 1 days, 0 failed"), "\(output)")
+  }
+
+  @Test func `in each seed's three hours of faults the laws hold`() throws {
+    let (code, output) = try simulate("1001", "40", "--hours", "3", "--shrink")
+    #expect(code == 0 && output.contains("40 seeds of 3 hours, 0 failed"), "\(output)")
+  }
+
+  @Test func `a run with a limit of time, or one that is interrupted, tells how far it has come`() throws {
+    let summary = /(\d+) seeds of 1 days, 0 failed, in \d+ s, \d+ s of processor; the next is (\d+)\n/
+    let (code, output) = try simulate("1", "1000000", "--days", "1", "--for", "1")
+    let limited = try #require(output.firstMatch(of: summary), "\(output)")
+    #expect(code == 0 && Int(limited.2) == (Int(limited.1) ?? 0) + 1, "those that ran have ended")
+
+    let (process, file) = try start(["1", "1000000", "--days", "1", "--story"])
+    // The story of a world that has ended.
+    #expect(!file.availableData.isEmpty)
+    process.interrupt()
+    let rest = String(decoding: file.readDataToEndOfFile(), as: UTF8.self)
+    process.waitUntilExit()
+    let interrupted = try #require(rest.firstMatch(of: summary), "\(rest.suffix(400))")
+    #expect(process.terminationStatus == 128 + SIGINT && Int(interrupted.1) ?? 0 > 0)
   }
 
   @Test func `worlds that once broke a law hold it`() throws {

@@ -14,6 +14,8 @@ struct Plan: Codable {
 
   var seed: UInt64
   var days: Int
+  /// Hours beyond the days; `nil`: none.
+  var hours: Int?
   var hasTwo: Bool
   /// A proxy before the hub knows no WebSockets.
   var refusesLinks: Bool?
@@ -25,6 +27,9 @@ struct Plan: Codable {
   /// (docs/hub-protocol.md, "Messages of other places").
   var exchanges: Bool?
   var entries: [Entry]
+
+  /// How long the world's faults last, in milliseconds.
+  var length: Int64 { Int64(days * 24 + (hours ?? 0)) * 3_600_000 }
 
   /// A card then forgets what was not synced.
   var hasPowerCuts: Bool { entries.contains { if case .powerCut = $0.happening { true } else { false } } }
@@ -183,10 +188,10 @@ extension Plan {
     return String(decoding: try! encoder.encode(self), as: UTF8.self)
   }
 
-  /// The plan of a seed.
-  init(seed: UInt64, days: Int) {
+  /// The plan of a seed, for so many hours.
+  init(seed: UInt64, hours: Int) {
     var random = SeededRandom(seed: seed)
-    let length = Int64(days) * 86_400_000
+    let length = Int64(hours) * 3_600_000
     let hasTwo = Int.random(in: 0..<3, using: &random) == 0
     let hasOtherHub = Int.random(in: 0..<5, using: &random) == 0
     let parts = Happening.Part.allCases.filter { hasOtherHub || $0 != .otherHub }
@@ -351,8 +356,8 @@ extension Plan {
       }
     }
     self.init(
-      seed: seed, days: days, hasTwo: hasTwo, refusesLinks: refusesLinks,
-      hasOtherHub: hasOtherHub, hasPairs: !seed.isMultiple(of: 16), exchanges: exchanges,
+      seed: seed, days: hours / 24, hours: hours.isMultiple(of: 24) ? nil : hours % 24, hasTwo: hasTwo,
+      refusesLinks: refusesLinks, hasOtherHub: hasOtherHub, hasPairs: !seed.isMultiple(of: 16), exchanges: exchanges,
       entries: entries.enumerated().sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }.map(\.element))
   }
 

@@ -23,10 +23,15 @@ struct ProcessFigures {
     descriptors = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0
     threads = Self.fields("status")["Threads"] ?? 0
     writtenBytes = Self.fields("io")["wchar"] ?? 0
+    processorSeconds = Self.processorSeconds(of: RUSAGE_SELF.rawValue)
+  }
+
+  /// `whose`: as `getrusage` has it.
+  static func processorSeconds(of whose: Int32) -> Double {
     var use = rusage()
-    getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &use)
+    getrusage(__rusage_who_t(whose), &use)
     let times = [use.ru_utime, use.ru_stime]
-    processorSeconds = times.reduce(0) { $0 + Double($1.tv_sec) + Double($1.tv_usec) / 1e6 }
+    return times.reduce(0) { $0 + Double($1.tv_sec) + Double($1.tv_usec) / 1e6 }
   }
 
   var heapBytes: Int { Int(heap.uordblks) + Int(heap.hblkhd) }

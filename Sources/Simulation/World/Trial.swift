@@ -29,22 +29,33 @@ public enum Trial {
     }
   }
 
-  /// Runs the world of a seed for some days, without the happenings at these places of its plan. Once in a process: a second world differs in what
+  /// Runs the world of a seed for some hours, without the happenings at these places of its plan. Once in a process: a second world differs in what
   /// libraries keep of the first. The process ignores SIGPIPE from then on, as the programs do.
-  public static func run(seed: UInt64, days: Int, without: Set<Int> = []) -> Outcome {
-    var plan = Plan(seed: seed, days: days)
+  public static func run(seed: UInt64, hours: Int, without: Set<Int> = []) -> Outcome {
+    var plan = Plan(seed: seed, hours: hours)
     plan.entries = plan.entries.enumerated().filter { !without.contains($0.offset) }.map(\.element)
     return run(plan)
   }
 
-  /// Runs the world of a plan that is kept in a file, as `run(seed:days:without:)`; `nil`: there is none.
+  /// Runs the world of a plan that is kept in a file, as `run(seed:hours:without:)`; `nil`: there is none.
   public static func run(planIn file: String) -> Outcome? {
     FileManager.default.contents(atPath: file).flatMap { Plan(json: $0) }.map(run)
   }
 
+  private static func folder(of process: pid_t, seed: UInt64) -> String { "/dev/shm/world-\(process)-\(seed)" }
+
+  /// Removes what the world of a process that has ended early has left in memory.
+  public static func clear(behind process: Int32, seed: UInt64) {
+    // `try?`: mostly there is none.
+    try? FileManager.default.removeItem(atPath: folder(of: process, seed: seed))
+  }
+
+  /// Seconds of processor that the ended worlds of this process's children have used.
+  public static var processorSeconds: Double { ProcessFigures.processorSeconds(of: RUSAGE_CHILDREN.rawValue) }
+
   private static func run(_ plan: Plan) -> Outcome {
     signal(SIGPIPE, SIG_IGN)
-    let root = "/dev/shm/world-\(getpid())-\(plan.seed)"
+    let root = folder(of: getpid(), seed: plan.seed)
     let files = FileManager.default
     try? files.removeItem(atPath: root)  // `try?`: mostly there is none
     defer { try? files.removeItem(atPath: root) }  // `try?`: only the space matters

@@ -167,7 +167,7 @@ final class World {
       tell("— \(entry.happening)")
       try perform(entry.happening)
     }
-    pass(until: MonotonicTime(seconds: 1000) + .milliseconds(Int64(plan.days) * 86_400_000))
+    pass(until: MonotonicTime(seconds: 1000) + .milliseconds(plan.length))
     try heal()
     var laws = Laws(self)
     try laws.check()

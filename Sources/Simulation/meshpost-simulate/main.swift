@@ -18,6 +18,8 @@ struct Simulate: ParsableCommand {
   @Argument(help: "The first seed.") var seed: UInt64 = 1
   @Argument(help: "The number of seeds.") var count: UInt64 = 1
   @Option(help: "The days of each world.") var days = 7
+  @Option(help: "The hours of each world, less than a day, in place of days.") var hours: Int?
+  @Option(name: .customLong("for"), help: "Start no world after so many seconds.") var limit: Int?
   /// One more than processors: a world with TCP waits for the kernel now and then.
   @Option(help: "The worlds that run at a time.") var jobs = 1 + max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN)))
   @Flag(help: "Narrow failures down.") var shrink = false
@@ -33,6 +35,8 @@ struct Simulate: ParsableCommand {
 
   func validate() throws {
     guard (1...366).contains(days) else { throw ValidationError("--days is 1 to 366.") }
+    guard (1...23).contains(hours ?? 1) else { throw ValidationError("--hours is 1 to 23.") }
+    guard (1...1_000_000).contains(limit ?? 1) else { throw ValidationError("--for is 1 to 1000000.") }
     guard (1...52).contains(weeks ?? 1), (1...100).contains(times) else {
       throw ValidationError("--weeks is 1 to 52, and --times 1 to 100.")
     }
@@ -43,25 +47,43 @@ struct Simulate: ParsableCommand {
   func run() throws {
     if alone {
       let places = Set(without.split(separator: ",").compactMap { Int($0) })
-      alarm(UInt32(days) * Self.secondsADay)
-      return Console.json(Trial.run(seed: seed, days: days, without: places).json)
+      alarm(UInt32(hours == nil ? days : 1) * Self.secondsADay)
+      return Console.json(Trial.run(seed: seed, hours: hours ?? days * 24, without: places).json)
     }
     if let plan { return try run(keptIn: plan) }
     if let weeks { return try endure(weeks) }
+    try runSeeds()
+  }
+
+  private func runSeeds() throws {
     let loop = EventLoop()
     let began = loop.now
-    var failures = 0
-    Trials(days: days, jobs: jobs).run(seed..<(seed + count)) { seed, outcome in
+    Interruption.begin()
+    let trials = Trials(length: length, jobs: jobs) {
+      Interruption.signal != nil || limit.map { loop.now - began >= .seconds($0) } ?? false
+    }
+    var (ended, failures) = (0, 0)
+    let next = trials.run(seed..<(seed + count)) { seed, outcome in
+      ended += 1
       if outcome.problems.isEmpty {
         if story { for line in outcome.story { Console.line(text: line) } }
         return
       }
       failures += 1
-      report(seed, shrink ? Trials(days: days, jobs: jobs).shrink(seed, outcome) : outcome)
+      report(seed, shrink ? trials.shrink(seed, outcome) : outcome)
     }
-    Console.line(text: "\(count) seeds of \(days) days, \(failures) failed, in \(Int((loop.now - began).inSeconds)) s")
+    let (time, work) = (Int((loop.now - began).inSeconds), Int(Trial.processorSeconds.rounded()))
+    let rest = next < seed + count ? "; the next is \(next)" : ""
+    Console.line(
+      text: "\(ended) seeds of \(hours ?? days) \(hours == nil ? "days" : "hours"), \(failures) failed, in \(time) s,"
+        + " \(work) s of processor\(rest)")
     if failures > 0 { throw ExitCode(1) }
+    // As a shell tells of a program that a signal has ended.
+    if let signal = Interruption.signal { throw ExitCode(128 + signal) }
   }
+
+  /// The option that says how long a world is.
+  private var length: [String] { hours.map { ["--hours", "\($0)"] } ?? ["--days", "\(days)"] }
 
   private func run(keptIn file: String) throws {
     Trials.repeats()
@@ -91,7 +113,8 @@ struct Simulate: ParsableCommand {
   private func report(_ seed: UInt64, _ outcome: Trial.Outcome) {
     // A failure is told at once, also through a pipe.
     defer { fflush(nil) }
-    Console.line(text: "seed \(seed) fails (make simulate SEED=\(seed) N=1 DAYS=\(days)):")
+    let howLong = hours.map { "HOURS=\($0)" } ?? "DAYS=\(days)"
+    Console.line(text: "seed \(seed) fails (make simulate SEED=\(seed) N=1 \(howLong)):")
     for problem in outcome.problems.prefix(6) { Console.line(text: "  \(problem)") }
     guard shrink || story else { return }
     Console.line(text: " what happened:")
