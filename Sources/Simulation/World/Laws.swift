@@ -42,6 +42,9 @@ struct Laws {
       for words in gateway.page.breaches { breach(gateway, words) }
     }
     for id in Set(world.gateways.map(\.id)).sorted() { try checkServers(id) }
+    if let hook = world.hook, !world.mayRepeatForHooks, !hook.repeated.isEmpty {
+      problems.append("hook: events again that it has taken: \(hook.repeated.prefix(5))")
+    }
     checkJoined()
     checkBounds()
   }
@@ -115,8 +118,8 @@ struct Laws {
     if messages != count { breach(gateway, "says that it has \(messages) messages, and has \(count)") }
     let hours = world.clock.elapsed / 3_600_000 + 1
     if wakeUps > hours * Self.wakeUpsAnHour { breach(gateway, "\(wakeUps) wake-ups in \(hours) hours") }
-    guard let upstreams = status["upstreams"]?.array, upstreams.count == world.servers.count,
-      status["alerts"]?.array != nil
+    guard let upstreams = status["upstreams"]?.array,
+      upstreams.count == world.servers.count + (world.hook == nil ? 0 : 1), status["alerts"]?.array != nil
     else {
       return breach(gateway, "its status has no upstreams, or no alerts")
     }
@@ -170,7 +173,9 @@ struct Laws {
         problems.append("\(hub.name): messages of \(id) in epoch \(epoch) are out of order")
       }
     }
-    for (part, ledger) in [("broker", world.broker.ledger), ("webhook", world.webhook.ledger)] {
+    var ledgers = [("broker", world.broker.ledger), ("webhook", world.webhook.ledger)]
+    if let hook = world.hook { ledgers.append(("hook", hook.ledger)) }
+    for (part, ledger) in ledgers {
       let (texts, gaps) = (names.flatMap { ledger.texts(of: $0) }, names.flatMap { ledger.gaps(of: $0) })
       compare(part, id, texts, gaps, stored, lost)
       if ledger.unreadable > 0 { problems.append("\(part): \(ledger.unreadable) unreadable events") }

@@ -26,6 +26,8 @@ struct Plan: Codable {
   /// Each gateway is on a mesh of its own, and sends there what the hubs have from the other. Two gateways on one mesh would send all of it twice
   /// (docs/hub-protocol.md, "Messages of other places").
   var exchanges: Bool?
+  /// The gateways run a program for each message.
+  var hasHook: Bool?
   var entries: [Entry]
 
   /// How long the world's faults last, in milliseconds.
@@ -40,6 +42,7 @@ enum Happening: CustomStringConvertible, Codable {
   enum Part: String, CaseIterable, Codable {
     case hub, broker, webhook
     case otherHub = "other hub"
+    case hook = "hook/bot"
   }
 
   /// So many messages for everybody on the channel, or for one gateway's radio.
@@ -194,7 +197,7 @@ extension Plan {
     let length = Int64(hours) * 3_600_000
     let hasTwo = Int.random(in: 0..<3, using: &random) == 0
     let hasOtherHub = Int.random(in: 0..<5, using: &random) == 0
-    let parts = Happening.Part.allCases.filter { hasOtherHub || $0 != .otherHub }
+    let parts: [Happening.Part] = [.hub, .broker, .webhook] + (hasOtherHub ? [.otherHub] : [])
     var entries: [Entry] = []
     var copies = 0
     /// Most defects need two things at a time: a third of all times are just behind those of others.
@@ -355,9 +358,16 @@ extension Plan {
         }
       }
     }
+    let hasHook = Int.random(in: 0..<4, using: &random) == 0
+    for _ in 0..<(hasHook ? Int.random(in: 0...3, using: &random) : 0) {
+      let at = time()
+      add(.mood(.hook, .ofHook(&random)), at)
+      if Int.random(in: 0..<4, using: &random) > 0 { add(.mood(.hook, .well), at + Int64(seconds()) * 1000) }
+    }
     self.init(
       seed: seed, days: hours / 24, hours: hours.isMultiple(of: 24) ? nil : hours % 24, hasTwo: hasTwo,
       refusesLinks: refusesLinks, hasOtherHub: hasOtherHub, hasPairs: !seed.isMultiple(of: 16), exchanges: exchanges,
+      hasHook: hasHook,
       entries: entries.enumerated().sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }.map(\.element))
   }
 

@@ -27,6 +27,7 @@ final class World {
   let otherHub: WorldHub?
   let broker: WorldBroker
   let webhook: WorldWebhook
+  let hook: WorldHook?
   private(set) var story: [String] = []
   var lastText = 0
   var lastKey = 0
@@ -55,6 +56,7 @@ final class World {
     hub.refusesLinks = plan.refusesLinks ?? false
     broker = WorldBroker("broker", on: outside, of: clock)
     webhook = WorldWebhook("webhook", on: outside, of: clock)
+    hook = plan.hasHook == true ? WorldHook(answersAgain: !plan.changesCards) : nil
     let (time, offset) = (InventedNow(clock), hubOffset)
     let ofHub = HubClock.Invented { time.milliseconds + offset.value.withLock { $0 } }
     HubClock.invented.withLock { $0 = ofHub }
@@ -106,13 +108,21 @@ final class World {
   private func add(_ name: String, id: String, _ radio: VirtualRadio) throws {
     let gateway = try WorldGateway(
       name, id: id, radio, in: root, on: clock, servers: servers, tell: { [unowned self] in tell($0) })
-    gateway.configuration = { [unowned self] folder in try configuration(of: name, id: id, folder) }
+    equip(gateway)
     gateway.hasPowerCuts = plan.hasPowerCuts
     gateways.append(gateway)
     gateway.start()
   }
 
-  func configuration(of name: String, id: String, _ folder: String) throws -> String {
+  /// What a gateway finds on its machine.
+  func equip(_ gateway: WorldGateway) {
+    let (name, id) = (gateway.name, gateway.id)
+    gateway.configuration = { [unowned self] folder in try configuration(of: name, id: id, folder) }
+    guard let hook else { return }
+    gateway.machine.programs = { program, loop in try await hook.run(program, of: name, on: loop) }
+  }
+
+  private func configuration(of name: String, id: String, _ folder: String) throws -> String {
     try "\(WorldHub.token)-\(id)\n".write(toFile: "\(folder)/hub.token", atomically: true, encoding: .utf8)
     let other = try otherHub.map {
       """
@@ -147,6 +157,7 @@ final class World {
       kind = "webhook"
       url = "http://127.0.0.1:\(try webhook.port(of: name))/hook"
       \(other ?? "")
+      \(hook == nil ? "" : WorldHook.configuration)
       """
   }
 
@@ -221,15 +232,13 @@ final class World {
     let wantsPause = plan.entries.contains { entry in
       if case .mood(_, .status(_, .some)) = entry.happening { true } else { false }
     }
-    let end = clock.now + .seconds(wantsPause ? 4500 : 2400)
-    while clock.now < end {
-      retryAll()
-      pass(until: clock.now + .seconds(600))
-      if gateways.allSatisfy(isSettled) { break }
+    let minutes = wantsPause ? 75 : 40
+    if let hook, hook.mood != .well {
+      // It holds up nobody else.
+      catchUp(within: minutes, except: .hook)
+      hook.mood = .well
     }
-    for gateway in gateways where !isSettled(gateway) {
-      gateway.breaches.append("has not caught up in \(wantsPause ? 75 : 40) minutes in which all was well")
-    }
+    catchUp(within: minutes)
     let before = servers.map(\.received)
     // What ended here is told there.
     pass(until: clock.now + .seconds(900))
@@ -241,6 +250,18 @@ final class World {
     }
   }
 
+  private func catchUp(within minutes: Int, except part: Happening.Part? = nil) {
+    let end = clock.now + .seconds(minutes * 60)
+    while clock.now < end {
+      retryAll()
+      pass(until: clock.now + .seconds(600))
+      if gateways.allSatisfy({ isSettled($0, except: part) }) { return }
+    }
+    for gateway in gateways where !isSettled(gateway, except: part) {
+      gateway.breaches.append("has not caught up in \(minutes) minutes in which all was well")
+    }
+  }
+
   /// A gateway ends at a moment that it has not chosen.
   var hasKills: Bool {
     plan.entries.contains { entry in
@@ -249,6 +270,17 @@ final class World {
       default: false
       }
     }
+  }
+
+  /// A hook may get an event again that it has taken: its gateway ends, or cannot keep its position.
+  var mayRepeatForHooks: Bool {
+    hasKills || plan.changesCards
+      || plan.entries.contains { entry in
+        switch entry.happening {
+        case .restart, .rollBack, .disk, .diskFailsOnce: true
+        default: false
+        }
+      }
   }
 
   /// A hub's clock steps, and a gateway's is not trusted at some time: it cannot tell what a former card may have sent.
@@ -271,6 +303,7 @@ final class World {
   private func dislikes(_ part: Happening.Part) -> Bool {
     plan.entries.contains { entry in
       switch entry.happening {
+      case .mood(.hook, let mood) where part == .hook: mood != .well
       // A connection that always ends at the same byte takes what is shorter.
       case .mood(part, .dislikes), .mood(part, .cuts): true
       default: false
@@ -278,10 +311,11 @@ final class World {
     }
   }
 
-  func isSettled(_ gateway: WorldGateway) -> Bool {
+  func isSettled(_ gateway: WorldGateway, except part: Happening.Part?) -> Bool {
     guard let status = gateway.json("/v1/status") else { return false }
+    let upstreams = status["upstreams"]?.array?.filter { part == nil || $0["name"]?.string != part?.rawValue }
     let waiting: [Int64] =
-      status["upstreams"]?.array?.map { upstream in
+      upstreams?.map { upstream in
         let dead = Happening.Part.allCases.contains { $0.rawValue == upstream["name"]?.string && dislikes($0) }
         return (upstream["pending"]?.integer ?? 0) + (dead ? upstream["dead_letters"]?.integer ?? 1 : 0)
       } ?? [1]
@@ -306,6 +340,7 @@ final class World {
   func isDisliked(_ text: String, at part: Happening.Part) -> Bool {
     plan.entries.contains { entry in
       guard case .mood(part, let mood) = entry.happening else { return false }
+      if part == .hook { return mood != .well }
       return switch mood {
       case .dislikes(_, let every): Self.number(text)?.isMultiple(of: every) == true
       case .status, .takesHalf, .cuts: true
@@ -322,6 +357,7 @@ final class World {
     case .otherHub: otherHub
     case .broker: broker
     case .webhook: webhook
+    case .hook: nil
     }
   }
 }

@@ -96,6 +96,8 @@ final class WorldMachine: Machine {
   var isStopped = false
   /// Its next timer; `nil`: none.
   fileprivate private(set) var deadline: MonotonicTime?
+  /// Runs programs in its place; `nil`: there are none.
+  var programs: ((ChildProcess.Program, EventLoop) async throws -> ChildProcess.Exit)?
   /// The turns of its loop that had work: the measure of its wake-ups.
   private(set) var turns = 0
 
@@ -151,6 +153,11 @@ final class WorldMachine: Machine {
 
   /// Of a pair the kernel says what was not read, and with what it costs; of TCP, what has not arrived.
   func unacknowledged(_ socket: Int32) -> Int { world.listeners == nil ? descriptors.unacknowledged(socket) : 0 }
+
+  func run(_ program: ChildProcess.Program, on loop: EventLoop) async throws -> ChildProcess.Exit {
+    guard let programs else { throw SystemError(program.arguments.first ?? "", code: ENOENT) }
+    return try await programs(program, loop)
+  }
 
   func wait(milliseconds: Int32, _ ready: (_ tag: UInt64, EventLoop.Readiness) -> Void) {
     var isReady = false

@@ -38,6 +38,7 @@ extension World {
       let answer = hub.ask("POST", "/v1/gateways/\(gateway.id)/commands?wait_s=0", body)
       tell("   \(answer?.text.prefix(120) ?? "no answer")")
     // A webhook's portal accepts everything, for all that a gateway can know (docs/reliability.md).
+    case .mood(.hook, let mood): hook?.mood = mood
     case .mood(let part, let mood): server(part)?.mood = part == .webhook && mood == .portal ? .refuses : mood
     case .hangUp(let part): server(part)?.hangUp()
     case .stick(let part): server(part)?.stick()
@@ -198,7 +199,7 @@ extension World {
     let gateway = try WorldGateway(
       "C", id: original.id, radios[1], in: root, on: clock, servers: servers,
       tell: { [unowned self] in tell($0) })
-    gateway.configuration = { [unowned self] folder in try configuration(of: "C", id: original.id, folder) }
+    equip(gateway)
     gateway.clone(original)
     gateways.append(gateway)
     gateway.start()

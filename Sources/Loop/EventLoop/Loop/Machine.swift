@@ -4,8 +4,8 @@ import CLinux
 import Glibc
 import Timing
 
-/// Gives a loop time and the readiness of descriptors. The daemon has no other source of either, so a test can invent
-/// both.
+/// Gives a loop time and the readiness of descriptors, and runs programs. The daemon has no other source of them, so a
+/// test can invent them.
 public protocol Machine: Clocks {
   /// Begins to watch a descriptor; events are reported with `tag`. False: it cannot be watched.
   func watch(_ descriptor: Int32, for interest: EventLoop.Readiness, tag: UInt64) -> Bool
@@ -17,6 +17,8 @@ public protocol Machine: Clocks {
   func connect(_ address: NetworkAddress) throws(SystemError) -> (socket: Int32, isConnected: Bool)
   /// See `Descriptor.unacknowledged`.
   func unacknowledged(_ socket: Int32) -> Int
+  /// See `ChildProcess.run`.
+  func run(_ program: ChildProcess.Program, on loop: EventLoop) async throws -> ChildProcess.Exit
 }
 
 extension Machine {
@@ -25,6 +27,10 @@ extension Machine {
   }
 
   public func unacknowledged(_ socket: Int32) -> Int { Descriptor.unacknowledged(socket) }
+
+  public func run(_ program: ChildProcess.Program, on loop: EventLoop) async throws -> ChildProcess.Exit {
+    try await ChildProcess.runHere(program, on: loop)
+  }
 }
 
 /// The machine on which this program runs: its clocks, and epoll.

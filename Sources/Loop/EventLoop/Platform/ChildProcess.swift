@@ -20,6 +20,25 @@ public enum ChildProcess {
     public var saidTooMuch: Bool
     public var output: [UInt8]
     public var errors: [UInt8]
+
+    public init(
+      code: Int32?, signal: Int32 = 0, tookTooLong: Bool = false, saidTooMuch: Bool = false, output: [UInt8] = [],
+      errors: [UInt8] = []
+    ) {
+      (self.code, self.signal) = (code, signal)
+      (self.tookTooLong, self.saidTooMuch) = (tookTooLong, saidTooMuch)
+      (self.output, self.errors) = (output, errors)
+    }
+  }
+
+  /// What to run, and its bounds.
+  public struct Program: Sendable {
+    public let arguments: [String]
+    public let environment: [String: String]
+    public let input: [UInt8]
+    public let limit: Duration
+    /// Bytes of each stream that are kept.
+    public let maxOutput: Int
   }
 
   /// Bytes of output and errors together that are read at most, or twice `maxOutput` if that is more.
@@ -32,9 +51,17 @@ public enum ChildProcess {
     _ arguments: [String], environment: [String: String], input: [UInt8], limit: Duration, maxOutput: Int,
     on loop: EventLoop
   ) async throws -> Exit {
-    let child = try RunningChild(arguments, environment, input: input, maxOutput: maxOutput, on: loop)
+    let program = Program(
+      arguments: arguments, environment: environment, input: input, limit: limit, maxOutput: maxOutput)
+    return try await loop.machine.run(program, on: loop)
+  }
+
+  /// As `run`, on the machine on which this program runs.
+  static func runHere(_ program: Program, on loop: EventLoop) async throws -> Exit {
+    let child = try RunningChild(
+      program.arguments, program.environment, input: program.input, maxOutput: program.maxOutput, on: loop)
     defer { child.end() }
-    return try await child.exit(within: limit)
+    return try await child.exit(within: program.limit)
   }
 }
 
