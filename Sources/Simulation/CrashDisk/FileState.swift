@@ -36,17 +36,25 @@ final class FileState: Hashable {
 
   func note(_ change: Change, order: Int) {
     changes.append((order, change))
+    Self.apply(change, to: &content)
+  }
+
+  /// By the changes: a database would be copied as a whole with each commit.
+  func sync() {
+    for (_, change) in changes { Self.apply(change, to: &synced) }
+    changes.removeAll(keepingCapacity: true)
+  }
+
+  private static func apply(_ change: Change, to content: inout [UInt8]) {
     switch change {
     case .length(let length):
       if length < content.count { content.removeLast(content.count - length) }
-      Self.lengthen(&content, to: length)
+      lengthen(&content, to: length)
     case .write(let offset, let bytes):
-      Self.lengthen(&content, to: offset + bytes.count)
-      Self.copy(bytes[...], to: &content, at: offset)
+      lengthen(&content, to: offset + bytes.count)
+      copy(bytes[...], to: &content, at: offset)
     }
   }
-
-  func sync() { (synced, changes) = (content, []) }
 
   private static func lengthen(_ content: inout [UInt8], to length: Int) {
     if length > content.count { content += [UInt8](repeating: 0, count: length - content.count) }

@@ -61,6 +61,7 @@ struct FolderState {
   }
 
   private mutating func lookAtNames(_ found: [String: ino_t]) {
+    guard found.count != names.count || found.contains(where: { names[$0.key]?.inode != $0.value }) else { return }
     // A renamed file is new under one name and gone under another. Its new name may be free only after another renaming.
     var moves = found.keys.sorted().compactMap { new -> (old: String, new: String)? in
       guard names[new]?.inode != found[new] else { return nil }

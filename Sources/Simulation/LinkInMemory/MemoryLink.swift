@@ -106,33 +106,34 @@ public final class MemoryLink: Link {
       return
     }
     // `try?`: an unreadable frame is no reply, and arrives once.
-    if case .reply(let reply)? = try? RadioFrame(decoding: frame) {
+    let reply: Reply? = if case .reply(let found)? = try? RadioFrame(decoding: frame) { found } else { nil }
+    if let reply {
       times = losesReply(reply) || losesNext ? 0 : doublesReply(reply) || doublesNext ? 2 : 1
       (losesNext, doublesNext) = (false, false)
     }
     let (connection, whole) = (present, SerialFraming.wrap(frame, .fromRadio))
     let bytes = halvesNext ? Array(whole.prefix(whole.count / 2)) : whole
     halvesNext = false
-    for _ in 0..<times { loop.later { [weak self, frame] in self?.deliver(frame, bytes, connection) } }
+    for _ in 0..<times { loop.later { [weak self] in self?.deliver(reply, bytes, connection) } }
     if let late = overtaken {
       overtaken = nil
       carry(late)
     }
   }
 
-  private func deliver(_ frame: [UInt8], _ bytes: [UInt8], _ connection: Int) {
-    guard isOpen, present == connection else { return lose(frame) }
+  /// `reply`: what the bytes are; `nil`: no reply.
+  private func deliver(_ reply: Reply?, _ bytes: [UInt8], _ connection: Int) {
+    guard isOpen, present == connection else { return lose(reply) }
     let left = bytesUntilCut
     if let left {
       bytesUntilCut = left > bytes.count ? left - bytes.count : nil
       guard left >= bytes.count else {
         onEvent(.bytes(Array(bytes.prefix(left))))
-        lose(frame)
+        lose(reply)
         return cut()
       }
     }
-    // `try?`: an unreadable frame is no message.
-    if case .reply(.message(let message))? = try? RadioFrame(decoding: frame) {
+    if case .message(let message)? = reply {
       messagesDelivered += 1
       onMessage(message)
     }
@@ -142,10 +143,7 @@ public final class MemoryLink: Link {
     count()
   }
 
-  private func lose(_ frame: [UInt8]) {
-    // `try?`: an unreadable frame is no reply.
-    if case .reply(let reply)? = try? RadioFrame(decoding: frame) { lost.append(reply) }
-  }
+  private func lose(_ reply: Reply?) { if let reply { lost.append(reply) } }
 
   public func open() {
     whenBack = {}

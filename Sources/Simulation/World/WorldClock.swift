@@ -11,8 +11,8 @@ final class WorldClock {
   private var machines: [WorldMachine] = []
   /// Reports which machines' descriptors are ready, by their places, for all machines with one call of the kernel.
   private let readiness = LinuxMachine()
-  /// The machines that are ready, if none has had a turn since the kernel was asked.
-  private var ready: Set<Int>?
+  /// The machines that are ready, a bit for each, if none has had a turn since the kernel was asked.
+  private var ready: UInt64?
   fileprivate var loopback = Loopback()
   /// What listens, by its port; `nil`: connections are TCP, which costs more of this machine's time.
   var listeners: [UInt16: (_ socket: Int32) -> Void]?
@@ -22,7 +22,7 @@ final class WorldClock {
   static let beginning: Int64 = 1_795_237_200_000
 
   /// Milliseconds since the world's beginning.
-  var elapsed: Int64 { (now - MonotonicTime(seconds: 1000)).wholeNanoseconds / 1_000_000 }
+  var elapsed: Int64 { now.nanoseconds / 1_000_000 - 1_000_000 }
 
   func begin() -> (WorldMachine, EventLoop) {
     let machine = WorldMachine(self)
@@ -43,7 +43,9 @@ final class WorldClock {
     while true {
       settle()
       if isDone() || now >= end { return }
-      now = min(end, machines.compactMap { $0.isStopped ? nil : $0.deadline }.min() ?? end)
+      var next = end
+      for machine in machines where !machine.isStopped { next = min(next, machine.deadline ?? end) }
+      now = next
     }
   }
 
@@ -69,12 +71,11 @@ final class WorldClock {
 
   /// Whether a descriptor of the machine at this place is ready.
   fileprivate func isReady(_ place: Int) -> Bool {
-    if ready == nil {
-      var found: Set<Int> = []
-      readiness.wait(milliseconds: 0) { tag, _ in found.insert(Int(tag)) }
-      ready = found
-    }
-    return ready?.contains(place) == true
+    if let ready { return ready >> place & 1 == 1 }
+    var found: UInt64 = 0
+    readiness.wait(milliseconds: 0) { tag, _ in found |= 1 << tag }
+    ready = found
+    return found >> place & 1 == 1
   }
 }
 
@@ -106,8 +107,8 @@ final class WorldMachine: Machine {
     booted = world.now
   }
 
-  var now: MonotonicTime { world.now + (alone ?? .zero) }
-  var sinceBoot: Int64 { (now - booted).wholeNanoseconds / 1_000_000 + 60_000 }
+  var now: MonotonicTime { alone.map { world.now + $0 } ?? world.now }
+  var sinceBoot: Int64 { (now.nanoseconds - booted.nanoseconds) / 1_000_000 + 60_000 }
   var boot: String { "boot \(boots)" }
   var wallMilliseconds: Int64 { WorldClock.beginning + wallOffset + world.elapsed }
 
