@@ -12,7 +12,7 @@ public enum Trial {
   public struct Outcome: Sendable {
     /// The laws that did not hold, in words; empty: all held.
     public var problems: [String]
-    /// The last lines of the story.
+    /// The last lines of the story: as many as were asked for, and some if a law did not hold.
     public var story: [String] = []
     /// The happenings of the plan.
     public var happenings: [String] = []
@@ -31,15 +31,15 @@ public enum Trial {
 
   /// Runs the world of a seed for some hours, without the happenings at these places of its plan. Once in a process: a second world differs in what
   /// libraries keep of the first. The process ignores SIGPIPE from then on, as the programs do.
-  public static func run(seed: UInt64, hours: Int, without: Set<Int> = []) -> Outcome {
+  public static func run(seed: UInt64, hours: Int, without: Set<Int> = [], tellsStory: Bool = false) -> Outcome {
     var plan = Plan(seed: seed, hours: hours)
     plan.entries = plan.entries.enumerated().filter { !without.contains($0.offset) }.map(\.element)
-    return run(plan)
+    return run(plan, tellsStory: tellsStory)
   }
 
-  /// Runs the world of a plan that is kept in a file, as `run(seed:hours:without:)`; `nil`: there is none.
-  public static func run(planIn file: String) -> Outcome? {
-    FileManager.default.contents(atPath: file).flatMap { Plan(json: $0) }.map(run)
+  /// Runs the world of a plan that is kept in a file, as `run(seed:hours:without:tellsStory:)`; `nil`: there is none.
+  public static func run(planIn file: String, tellsStory: Bool = false) -> Outcome? {
+    FileManager.default.contents(atPath: file).flatMap { Plan(json: $0) }.map { run($0, tellsStory: tellsStory) }
   }
 
   private static func folder(of process: pid_t, seed: UInt64) -> String { "/dev/shm/world-\(process)-\(seed)" }
@@ -53,7 +53,10 @@ public enum Trial {
   /// Seconds of processor that the ended worlds of this process's children have used.
   public static var processorSeconds: Double { ProcessFigures.processorSeconds(of: RUSAGE_CHILDREN.rawValue) }
 
-  private static func run(_ plan: Plan) -> Outcome {
+  /// Lines of the story with a failure.
+  private static let lastLines = 30
+
+  private static func run(_ plan: Plan, tellsStory: Bool) -> Outcome {
     signal(SIGPIPE, SIG_IGN)
     let root = folder(of: getpid(), seed: plan.seed)
     let files = FileManager.default
@@ -65,7 +68,10 @@ public enum Trial {
       try files.createDirectory(atPath: root, withIntermediateDirectories: true)
       seeded_random_begin(plan.seed)
       let world = try World(plan, in: root)
-      defer { outcome.story = world.story }
+      defer {
+        let lines = tellsStory ? world.story.count : outcome.problems.isEmpty ? 0 : lastLines
+        outcome.story = Array(world.story.suffix(lines))
+      }
       outcome.problems = try world.run()
     } catch {
       outcome.problems = ["the world does not work: \(error)"]

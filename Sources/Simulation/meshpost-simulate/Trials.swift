@@ -8,8 +8,8 @@ import World
 /// Runs each world in a process of its own: what a program keeps between two worlds, such as the state of a library's random numbers, would
 /// make the second one another world than that of its seed.
 struct Trials {
-  /// The option that says how long each world is.
-  let length: [String]
+  /// How long each world is, and whether it tells its story.
+  let options: [String]
   let jobs: Int
   /// No further world is to be started.
   let isOver: () -> Bool
@@ -46,7 +46,7 @@ struct Trials {
     defer { posix_spawn_file_actions_destroy(&actions) }
     posix_spawn_file_actions_adddup2(&actions, output, 1)
     Self.prepare()
-    var words = ["meshpost-simulate", "\(seed)"] + length + ["--alone"]
+    var words = ["meshpost-simulate", "\(seed)"] + options + ["--alone"]
     if !without.isEmpty { words += ["--without", without.sorted().map(String.init).joined(separator: ",")] }
     var arguments = words.map { strdup($0) } + [nil]
     defer { for argument in arguments { free(argument) } }

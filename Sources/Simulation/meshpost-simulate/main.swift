@@ -48,7 +48,8 @@ struct Simulate: ParsableCommand {
     if alone {
       let places = Set(without.split(separator: ",").compactMap { Int($0) })
       alarm(UInt32(hours == nil ? days : 1) * Self.secondsADay)
-      return Console.json(Trial.run(seed: seed, hours: hours ?? days * 24, without: places).json)
+      let outcome = Trial.run(seed: seed, hours: hours ?? days * 24, without: places, tellsStory: story)
+      return Console.json(outcome.json)
     }
     if let plan { return try run(keptIn: plan) }
     if let weeks { return try endure(weeks) }
@@ -59,7 +60,7 @@ struct Simulate: ParsableCommand {
     let loop = EventLoop()
     let began = loop.now
     Interruption.begin()
-    let trials = Trials(length: length, jobs: jobs) {
+    let trials = Trials(options: options, jobs: jobs) {
       Interruption.signal != nil || limit.map { loop.now - began >= .seconds($0) } ?? false
     }
     var (ended, failures) = (0, 0)
@@ -82,12 +83,14 @@ struct Simulate: ParsableCommand {
     if let signal = Interruption.signal { throw ExitCode(128 + signal) }
   }
 
-  /// The option that says how long a world is.
-  private var length: [String] { hours.map { ["--hours", "\($0)"] } ?? ["--days", "\(days)"] }
+  /// How long a world is, and whether it tells its story.
+  private var options: [String] {
+    (hours.map { ["--hours", "\($0)"] } ?? ["--days", "\(days)"]) + (story ? ["--story"] : [])
+  }
 
   private func run(keptIn file: String) throws {
     Trials.repeats()
-    guard let outcome = Trial.run(planIn: file) else {
+    guard let outcome = Trial.run(planIn: file, tellsStory: story) else {
       Console.error("meshpost-simulate: \(file) is no plan that can be read")
       throw ExitCode(EX_NOINPUT)
     }
@@ -120,7 +123,7 @@ struct Simulate: ParsableCommand {
     Console.line(text: " what happened:")
     for line in outcome.happenings { Console.line(text: "  \(line)") }
     Console.line(text: " story:")
-    for line in outcome.story.suffix(story ? 4000 : 30) { Console.line(text: "  \(line)") }
+    for line in outcome.story { Console.line(text: "  \(line)") }
     Console.line(text: " its plan, for --plan: \(outcome.plan)")
   }
 }
