@@ -91,6 +91,8 @@ enum Happening: CustomStringConvertible, Codable {
   case copyCard(gateway: Int, Int)
   case changeCard(gateway: Int, Int?)
   case cloneCard
+  /// Somebody removes the database's log after a kill.
+  case removeLog(gateway: Int, Int)
   case clock(gateway: Int, Int64, trusted: Bool)
 
   case unplug(gateway: Int, forSeconds: Int)
@@ -155,6 +157,7 @@ enum Happening: CustomStringConvertible, Codable {
     case .copyCard(let gateway, let number): "\(name(gateway)): its card is copied (\(number))"
     case .changeCard(let gateway, let number):
       "\(name(gateway)): \(number.map { "copy \($0) of its card is put back" } ?? "an empty card")"
+    case .removeLog(let gateway, _): "\(name(gateway)) is killed, and its database's log removed"
     case .cloneCard: "gateway A's card is cloned for gateway C"
     case .clock(let gateway, let milliseconds, let trusted):
       "\(name(gateway)): its clock: \(milliseconds / 1000) s\(trusted ? "" : ", not synchronised")"
@@ -235,7 +238,7 @@ extension Plan {
         switch kind {
         case 0, 1:
           let part = parts.randomElement(using: &random)!
-          add(.mood(part, Self.mood(&random)), at)
+          add(.mood(part, .ofServer(&random)), at)
           add(.mood(part, .well), at + Int64(seconds()) * 1000)
         case 2:
           add(
@@ -364,34 +367,14 @@ extension Plan {
       add(.mood(.hook, .ofHook(&random)), at)
       if Int.random(in: 0..<4, using: &random) > 0 { add(.mood(.hook, .well), at + Int64(seconds()) * 1000) }
     }
+    if Int.random(in: 0..<10, using: &random) == 0 {
+      copies += 1
+      add(.removeLog(gateway: gateway(), copies))
+    }
     self.init(
       seed: seed, days: hours / 24, hours: hours.isMultiple(of: 24) ? nil : hours % 24, hasTwo: hasTwo,
       refusesLinks: refusesLinks, hasOtherHub: hasOtherHub, hasPairs: !seed.isMultiple(of: 16), exchanges: exchanges,
       hasHook: hasHook,
       entries: entries.enumerated().sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }.map(\.element))
-  }
-
-  private static func mood(_ random: inout SeededRandom) -> Mood {
-    switch Int.random(in: 0..<13, using: &random) {
-    case 0: .refuses
-    case 1: .deaf
-    case 2: .mute
-    case 3, 4: .pingsOnly
-    case 5:
-      .status(
-        [400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503].randomElement(using: &random)!,
-        retryAfter: [nil, nil, "30", "31536000", "31536000", "-1", "soon"].randomElement(using: &random)!)
-    case 12:
-      // Servers that are overloaded, or are being replaced. Some ask for a pause, and some for one that nobody means.
-      .status(
-        [429, 503].randomElement(using: &random)!,
-        retryAfter: ["30", "31536000", "31536000", "99999999999999999999"].randomElement(using: &random)!)
-    case 6: .portal
-    case 7: .losesAnswers
-    case 8: .cuts(Int.random(in: 1...3000, using: &random))
-    case 9: .drips
-    case 10: .takesHalf
-    default: .slow([100, 2000, 8000, 30_000].randomElement(using: &random)!)
-    }
   }
 }

@@ -317,9 +317,11 @@ final class WorldGateway {
     try! kept.replacing(source, with: target).write(toFile: "\(target)/\(name)", atomically: true, encoding: .utf8)
   }
 
-  func copyCard(_ number: Int) {
+  func copyCard(_ number: Int, withoutLog: Bool = false) {
     copies[number] = 1_000_000 + number
     copy(from: life, to: 1_000_000 + number)
+    // `try?`: there is none, perhaps.
+    if withoutLog { try? FileManager.default.removeItem(atPath: "\(root)/\(1_000_000 + number)/gw.db-wal") }
   }
 
   func hasCopy(_ number: Int) -> Bool { copies[number] != nil }

@@ -102,6 +102,12 @@ extension World {
     case .changeCard(let number, let copy):
       guard let gateway = gateway(number), copy.map(gateway.hasCopy) ?? true else { return }
       end(gateway, thenFor: 60) { change(gateway, copy) }
+    case .removeLog(let number, let copy):
+      guard let gateway = gateway(number) else { return }
+      gateway.kill()
+      gateway.copyCard(copy, withoutLog: true)
+      change(gateway, copy)
+      after(60) { gateway.start() }
     case .clock(let number, let step, let trusted):
       guard let machine = gateway(number)?.machine else { return }
       (machine.wallOffset, machine.isWallSynchronised) = (step, trusted)

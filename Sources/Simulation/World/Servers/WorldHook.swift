@@ -84,27 +84,12 @@ final class WorldHook {
   }
 }
 
-extension Mood {
-  /// What a hook's program may do.
-  static func ofHook(_ random: inout SeededRandom) -> Mood {
-    switch Int.random(in: 0..<8, using: &random) {
-    case 0, 1: .mute
-    case 2: .slow([2000, 9900, 30_000].randomElement(using: &random)!)
-    case 3: .status([1, 2, 75, 126].randomElement(using: &random)!, retryAfter: nil)
-    case 4: .dislikes(status: 1, every: [2, 3].randomElement(using: &random)!)
-    case 5: .portal
-    case 6: .losesAnswers
-    default: [.takesHalf, .refuses].randomElement(using: &random)!
-    }
-  }
-}
-
 extension Plan {
   /// A gateway may begin again before events that its hook has had.
   var changesCards: Bool {
     entries.contains { entry in
       switch entry.happening {
-      case .changeCard, .cloneCard, .powerCut, .upgrade: true
+      case .changeCard, .cloneCard, .removeLog, .powerCut, .upgrade: true
       default: false
       }
     }
