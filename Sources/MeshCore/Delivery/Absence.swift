@@ -14,6 +14,8 @@ struct Absence: Equatable, Sendable {
   var kind = Round.Kind.slow
   /// The end of the last round.
   var tried: MonotonicTime
+  /// When it began, as far as is known.
+  var since: MonotonicTime
   /// Rounds in a row that a sign of life began and that were not acknowledged: the gateway hears the node, and the node perhaps not the gateway.
   var fruitless = 0
   /// The last sign of life.
@@ -99,7 +101,7 @@ extension DeliverySession {
   mutating func hold(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
     guard let message = live[id], case .node(let key) = message.item.destination else { return [] }
     let wasAway = absences[key] != nil
-    var absence = absences[key] ?? Absence(rounds: 0, next: now, tried: now)
+    var absence = absences[key] ?? Absence(rounds: 0, next: now, tried: now, since: now)
     var isFruitless = false
     switch message.round.kind {
     // Somebody wants something of it again.
@@ -148,8 +150,17 @@ extension DeliverySession {
       : isNear
         ? DeliverySettings.slowPauses.last ?? .zero
         : rounds < DeliverySettings.hourlyRounds ? DeliverySettings.hourlyPause : DeliverySettings.longestPause
-    let milliseconds = pause.wholeNanoseconds / 1_000_000
+    let milliseconds = min(pause, longestPause(to: key, now)).wholeNanoseconds / 1_000_000
     return .milliseconds(Int64.random(in: milliseconds * 4 / 5...milliseconds * 6 / 5, using: &random))
+  }
+
+  /// Half of what is left of the message to this recipient that ends first, so that none is left alone for much of its lifetime. Where messages end one after
+  /// the other that is always little: so the longer the absence has lasted, the less it shortens.
+  private func longestPause(to key: PublicKey, _ now: MonotonicTime) -> Duration {
+    let ends = live.values.filter { $0.item.destination == .node(key) }.map(\.item.expires)
+    let half = ((ends.min() ?? .never) - now).wholeNanoseconds / 2
+    let part = absences[key].map { (now - $0.since).wholeNanoseconds / DeliverySettings.partsOfAbsence } ?? 0
+    return max(DeliverySettings.leastShortened, .nanoseconds(max(half, part)))
   }
 
   /// Messages that were held when the program ended.
@@ -159,7 +170,7 @@ extension DeliverySession {
     let made = max(0, item.tries - settings.maxAttempts) / DeliverySettings.slowAttempts
     let rounds = min(made, DeliverySettings.slowPauses.count)
     let next = min(pause(after: rounds, key, now), pause(after: 1, key, now))
-    absences[key] = Absence(rounds: rounds, next: now + next, tried: now)
+    absences[key] = Absence(rounds: rounds, next: now + next, tried: now, since: now)
   }
 
   /// Begins the rounds that are due.

@@ -62,6 +62,9 @@ public struct DeliverySettings: Equatable, Sendable {
   static let hourlyPause: Duration = .seconds(3600)
   static let hourlyRounds = 31
   static let longestPause: Duration = .seconds(4 * 3600)
+  /// A pause that the end of a lifetime shortens lasts at least so long, and such a part of the absence.
+  static let leastShortened: Duration = .seconds(120)
+  static let partsOfAbsence: Int64 = 32
   /// The shortest pause between a round and one that a sign of life begins. It doubles with each fruitless one.
   static let leastPause: Duration = .seconds(15)
   static let leastHintPause: Duration = .seconds(120)
