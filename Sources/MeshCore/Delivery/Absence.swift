@@ -110,6 +110,8 @@ extension DeliverySession {
     case .slow: absence.rounds += 1
     case .sign, .hint: isFruitless = wasAway
     }
+    // It may have come back after the attempt was sent.
+    let wasHeard = absence.kind == .sign
     (absence.tried, absence.kind) = (now, .slow)
     absence.next = now + pause(after: absence.rounds, key, now)
     var actions = [put(aside: id)]
@@ -129,6 +131,10 @@ extension DeliverySession {
     if !hasOthersInTurn(message) {
       if isFruitless { absence.fruitless += 1 }
       actions += putPathBack(to: key)
+    }
+    let time = now + leastPause(DeliverySettings.leastPause, absence)
+    if wasHeard, absence.fruitless == 0 || time < absence.next {
+      (absence.next, absence.kind) = (min(time, absence.next), .sign)
     }
     absences[key] = absence
     return actions
@@ -186,9 +192,10 @@ extension DeliverySession {
     guard let rounds = absences[key]?.rounds else { return [] }
     let next = now + pause(after: rounds, key, now)
     absences[key]?.next = next
-    absences[key]?.kind = .slow
     let messages = live.values.filter { $0.item.destination == .node(key) }.sorted { $0.item.id < $1.item.id }
     guard !messages.contains(where: { !isPutOff($0, by: kind) && goesByItself($0) }) else { return [] }
+    // A sign that came while another round goes on, or that this one does not answer, is answered after it.
+    if kind >= absences[key]?.kind ?? .slow { absences[key]?.kind = .slow }
     let waiting = messages.filter { isPutOff($0, by: kind) && canEverGo($0) }
     let isByAge = kind != .slow || waiting.contains { $0.item.isOrdered }
     func share(_ message: Live) -> UInt8 { isByAge ? 0 : message.item.attempt / DeliverySettings.attemptsInTurn }
@@ -286,8 +293,8 @@ extension DeliverySession {
       if absence.fruitless == 0 { absence.rounds = 0 }
       absence.sign = now
     }
-    let least = sign == .certain ? DeliverySettings.leastPause : DeliverySettings.leastHintPause
-    let pause = min(least * (1 << min(absence.fruitless, 10)), DeliverySettings.longestFruitless)
+    let pause = leastPause(
+      sign == .certain ? DeliverySettings.leastPause : DeliverySettings.leastHintPause, absence)
     // The node, or a repeater of its packet, is still sending.
     let soon = now + .milliseconds(Int64.random(in: 1000...3000, using: &random))
     let time = max(absence.tried + pause, soon)
@@ -296,6 +303,11 @@ extension DeliverySession {
     }
     absences[key] = absence
     return []
+  }
+
+  /// The pause between a round and one that a sign begins.
+  private func leastPause(_ first: Duration, _ absence: Absence) -> Duration {
+    min(first * (1 << min(absence.fruitless, 10)), DeliverySettings.longestFruitless)
   }
 
   /// Ends a held message: no further attempt can succeed.

@@ -155,6 +155,26 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(expire() == [.transmit(id: 1, attempt: 4, route: .direct, airtime: 0)])
   }
 
+  @Test mutating func `a sign of life that comes during a round begins another one soon after it`() {
+    _ = session.linkUp(now: now)
+    _ = add(item(1))
+    for number in 10...11 as ClosedRange<UInt32> {
+      _ = sent(1, number, flooded: true)
+      _ = expire()
+    }
+    #expect(session.held == 1 && expire().last == .transmit(id: 1, attempt: 2, route: .flood, airtime: 0))
+    _ = sent(1, 12, flooded: true)
+    _ = session.heard(alder, .certain, now: now)
+    let sign = now
+    var next: MonotonicTime?
+    for number in 13...20 as ClosedRange<UInt32> where next == nil {
+      guard case .transmit(_, let attempt, _, _)? = expire().last else { continue }
+      // The round's second attempt, and then the next round.
+      if attempt == 3 { _ = sent(1, number, flooded: true) } else { next = now }
+    }
+    #expect(next.map { $0 - sign <= .seconds(18) } ?? false, "a minute without the sign")
+  }
+
   /// Each time costs the radio's flash memory a file of all contacts.
   @Test
   mutating func `the path to a node that stays silent is put back a few times, and again once it has acknowledged`() {
