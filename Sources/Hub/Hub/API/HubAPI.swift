@@ -2,6 +2,7 @@
 
 import Deflate
 import HTTP
+import HTTPTypes
 import Hummingbird
 import HummingbirdCore
 import JSON
