@@ -96,7 +96,7 @@ actor LinkRegistry {
   private var listeners: [String: Set<String>] = [:]
   private var lastID = 0
   private var isWatching = false
-  let tasks = KeptTasks()
+  nonisolated let tasks = KeptTasks()
   private var requests: [Key: Request] = [:]
   private var results: [Key: [Int: CheckedContinuation<Void, Never>]] = [:]
 
