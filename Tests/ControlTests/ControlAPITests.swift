@@ -216,7 +216,7 @@ import Transport
     fixture.store.post("a test") { store throws(SQLiteError) in
       for number in 1...1500 {
         try store.keepReading(
-          of: keys[number < 3 ? 0 : 1], kind: number == 1 ? .nodeStatus : .telemetry,
+          of: keys[number < 3 ? 0 : 1], kind: number == 1 ? .status : .telemetry,
           body: Array(#"{"n":\#(number)}"#.utf8), at: Moment(milliseconds: 1, trusted: false), isJournaled: false)
       }
     }
