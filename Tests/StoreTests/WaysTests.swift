@@ -67,6 +67,12 @@ import Testing
       }
     }
     #expect(HeardCopy.decode(Array(repeating: 0, count: 500)).isEmpty)
+    // A name of damaged bytes: each would become three, and the copy longer than its first byte can say.
+    var damaged: [UInt8] = [255, 0, 0, 0, 0, 0, 1, 0, 0, Packet.Route.transportFlood.rawValue, 1, 1, 0, 240]
+    damaged += [UInt8](repeating: 0xFF, count: 240)
+    damaged += [7, 7]
+    #expect(HeardCopy.decode(damaged).first?.encode().count ?? 0 <= HeardCopy.mostBytes)
+    #expect(HeardCopy.decode(damaged).first?.path == [7])
   }
 
   @Test func `copies are told once, 8 at most, with all nodes that a hash may mean`() throws {

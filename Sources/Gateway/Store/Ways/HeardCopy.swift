@@ -111,7 +111,8 @@ public struct HeardCopy: Equatable, Sendable {
     if route.hasTransportCodes {
       code = try reader.u16("code")
       let name = try reader.bytes(Int(try reader.u8("length of the region")), "region")
-      region = name.isEmpty ? nil : String(decoding: name, as: UTF8.self)
+      // Of damaged bytes each may become a character of three.
+      region = name.isEmpty ? nil : Self.cut(String(decoding: name, as: UTF8.self))
     }
     path = Array(reader.rest().prefix(length.byteCount))
   }
