@@ -239,6 +239,27 @@ import Testing
     #expect(shop.store.journaled.nodes == counted.nodes && counted.nodes.events == amounts.nodes.events)
   }
 
+  @Test func `copies are kept in one row, behind which each has the bytes that it has alone`() {
+    let all = [copy([1, 2]), copy([9], code: 1, region: "ottawa"), copy(Array(repeating: 7, count: 63), code: 1)]
+    var kept = KeptCopies(all)
+    #expect(kept.startBytes == 0 && kept.encode() == all.flatMap { $0.encode() })
+    kept.add([], more: 2)
+    kept.tell(by: 0x0102_0304_0506)
+    let alone = kept.copies.flatMap { $0.encode() }
+    let bytes = kept.encode()
+    let start: [UInt8] = [0, 1, 2, 3, 4, 5, 6, 2, 0]
+    #expect(bytes == start + alone)
+    #expect(kept.startBytes == start.count)
+    let read = KeptCopies(decoding: bytes)
+    #expect(read.more == 2 && read.event == 0x0102_0304_0506 && read.copies.map(\.path.count) == [2, 1, 50])
+    // What an event of an earlier program says of the same copies: its checksum went over each one alone.
+    var sum = RowChecksum()
+    for copy in kept.copies { sum.add(copy.encode()) }
+    let reference = WaysReference(of: .received(1), kept, bytes, after: 0)
+    #expect(reference.checksum == UInt32(truncatingIfNeeded: sum.value ^ sum.value >> 32))
+    #expect(reference.copies(in: read)?.count == 3)
+  }
+
   /// Three copies of three hops are common in a city; eight of 64 bytes each are the bound.
   @Test(arguments: [(3, 3, 1), (8, 6, 1), (8, 6, 3), (8, 17, 3)])
   func `copies and their event cost a message at most 1.1 kB on disk`(_ count: Int, _ hops: Int, _ width: Int) throws {

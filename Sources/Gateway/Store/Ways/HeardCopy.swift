@@ -55,21 +55,33 @@ public struct HeardCopy: Equatable, Sendable {
 
   func encode() -> [UInt8] {
     var writer = FrameWriter()
+    encode(to: &writer)
+    return writer.bytes
+  }
+
+  /// Copies are written one behind the other: bytes of each alone would cost as much time as the statement that keeps
+  /// them.
+  func encode(to writer: inout FrameWriter) {
+    let name = route.hasTransportCodes ? Array((region ?? "").utf8) : []
+    let fixed = route.hasTransportCodes ? Self.plainBytes + Self.codeBytes + name.count : Self.plainBytes
+    let room = (Self.mostBytes - 1 - fixed) / length.bytesPerHop * length.bytesPerHop
+    writer.u8(UInt8(fixed + min(path.count, room)))
     writer.big(UInt64(clamping: at), 6)
     writer.i8(snr.quarters)
     writer.i8(rssi)
     writer.u8(route.rawValue | (isGuess ? 4 : 0) | (isTold ? 8 : 0))
     writer.u8(length.raw)
     if route.hasTransportCodes {
-      let name = Array((region ?? "").utf8)
       writer.u16(code ?? 0)
       writer.u8(UInt8(name.count))
       writer.raw(name)
     }
-    let room = (Self.mostBytes - 1 - writer.bytes.count) / length.bytesPerHop * length.bytesPerHop
-    writer.raw(Array(path.prefix(room)))
-    return [UInt8(writer.bytes.count)] + writer.bytes
+    writer.raw(path.count <= room ? path : Array(path.prefix(room)))
   }
+
+  /// Bytes behind the first one: those that all copies have before the path, and a code with the length of the name.
+  private static let plainBytes = 10
+  private static let codeBytes = 3
 
   /// The longest name that radios keep.
   private static let longestRegion = 30

@@ -37,14 +37,18 @@ struct KeptCopies: Equatable {
   }
 
   func encode() -> [UInt8] {
-    var writer = FrameWriter()
-    if event > 0 || more > 0 {
-      writer.u8(0)
+    var writer = hasStart ? FrameWriter(code: 0) : FrameWriter()
+    if hasStart {
       writer.big(UInt64(clamping: event), 6)
       writer.u16(UInt16(clamping: more))
     }
-    return writer.bytes + copies.flatMap { $0.encode() }
+    for copy in copies { copy.encode(to: &writer) }
+    return writer.bytes
   }
+
+  /// Bytes before the first copy.
+  var startBytes: Int { hasStart ? 9 : 0 }
+  private var hasStart: Bool { event > 0 || more > 0 }
 
   /// Reads copies up to the first that is damaged.
   init(decoding bytes: [UInt8]) {
@@ -76,21 +80,23 @@ struct WaysReference: Equatable {
   /// Of the copies.
   var checksum: UInt32
 
-  /// `kept`: already told by the event.
-  init(of message: MessageNumber, _ kept: KeptCopies, after previous: Int64) {
+  /// `kept`: already told by the event. `bytes`: as they are in the row.
+  init(of message: MessageNumber, _ kept: KeptCopies, _ bytes: [UInt8], after previous: Int64) {
     (self.message, count, more, self.previous) = (message, kept.copies.count, kept.more, previous)
-    checksum = Self.checksum(of: kept.copies[...])
+    checksum = Self.checksum(of: bytes[kept.startBytes...])
   }
 
   /// The copies that the event tells; `nil`: the row has changed, so it is damaged.
   func copies(in kept: KeptCopies) -> [HeardCopy]? {
-    let told = kept.copies.prefix(count)
-    return told.count == count && Self.checksum(of: told) == checksum ? Array(told) : nil
+    let told = Array(kept.copies.prefix(count))
+    var writer = FrameWriter()
+    for copy in told { copy.encode(to: &writer) }
+    return told.count == count && Self.checksum(of: writer.bytes[...]) == checksum ? told : nil
   }
 
-  private static func checksum(of copies: ArraySlice<HeardCopy>) -> UInt32 {
+  private static func checksum(of copies: ArraySlice<UInt8>) -> UInt32 {
     var sum = RowChecksum()
-    for copy in copies { sum.add(copy.encode()) }
+    sum.add(copies)
     return UInt32(truncatingIfNeeded: sum.value ^ sum.value >> 32)
   }
 

@@ -10,10 +10,18 @@ public enum MessageNumber: Hashable, Sendable {
   case received(Int64)
   case sent(Int64)
 
-  fileprivate var table: String {
+  /// Whole texts: making them for each message would cost time, too.
+  fileprivate var readingWays: String {
     switch self {
-    case .received: "messages"
-    case .sent: "outgoing"
+    case .received: "SELECT ways FROM messages WHERE id = ?"
+    case .sent: "SELECT ways FROM outgoing WHERE id = ?"
+    }
+  }
+
+  fileprivate var writingWays: String {
+    switch self {
+    case .received: "UPDATE messages SET ways = ? WHERE id = ?"
+    case .sent: "UPDATE outgoing SET ways = ? WHERE id = ?"
     }
   }
 
@@ -31,12 +39,11 @@ extension Store {
   func keepCopies(_ copies: [HeardCopy], of message: MessageNumber) throws(SQLiteError) {
     var kept = try readCopies(of: message)
     kept.add(copies)
-    try write(kept, of: message)
+    try writeWays(kept.encode(), of: message)
   }
 
-  private func write(_ kept: KeptCopies, of message: MessageNumber) throws(SQLiteError) {
-    try database.run(
-      "UPDATE \(message.table) SET ways = ? WHERE id = ?", .blob(kept.encode()), .integer(message.id))
+  private func writeWays(_ bytes: [UInt8], of message: MessageNumber) throws(SQLiteError) {
+    try database.run(message.writingWays, .blob(bytes), .integer(message.id))
   }
 
   /// The copies of a message, and how many were heard and not kept.
@@ -53,7 +60,7 @@ extension Store {
 
   /// `nil`: there is no such message.
   private func readCopiesIfThere(_ message: MessageNumber) throws(SQLiteError) -> KeptCopies? {
-    let row = try database.value("SELECT ways FROM \(message.table) WHERE id = ?", .integer(message.id))
+    let row = try database.value(message.readingWays, .integer(message.id))
     return row.map { KeptCopies(decoding: $0.blob ?? []) }
   }
 
@@ -62,17 +69,18 @@ extension Store {
   public func tellCopies(
     _ copies: [HeardCopy], more: Int = 0, of message: MessageNumber, at moment: Moment
   ) throws(SQLiteError) {
-    guard let before = try readCopiesIfThere(message) else { return }
-    var kept = before
+    guard var kept = try readCopiesIfThere(message) else { return }
+    let (previous, moreBefore) = (kept.event, kept.more)
     kept.add(copies, more: more)
     guard kept.hasNews else {
-      if kept != before { try write(kept, of: message) }
+      // Without a new copy, only their number can be another.
+      if kept.more != moreBefore { try writeWays(kept.encode(), of: message) }
       return
     }
-    let previous = kept.event
     kept.tell(by: nextSeq)
-    try write(kept, of: message)
-    try append(.ways, at: moment, body: WaysReference(of: message, kept, after: previous).encode())
+    let bytes = kept.encode()
+    try writeWays(bytes, of: message)
+    try append(.ways, at: moment, body: WaysReference(of: message, kept, bytes, after: previous).encode())
   }
 
   /// The newest received messages, with a copy that no event has told.
