@@ -8,7 +8,8 @@ import SQLite
 struct NodesOnWays {
   /// Different hashes whose nodes are listed for a message, and nodes for each: paths on the air can be invented.
   private static let (mostHashes, mostCandidates, mostCounted) = (32, 4, 64)
-  private static let mostFound = 1024
+  /// All hashes of one byte, in about 0.1 MiB; of longer ones, further ones are looked up each time.
+  private static let mostFound = 256
 
   private var found: [[UInt8]: Store.HashedNodes] = [:]
 
