@@ -173,6 +173,7 @@ extension WholeProgramTests {
         rig,
         """
         url = "ws://127.0.0.1:\(taken)/mqtt"
+        allow = ["send"]
         home_assistant = true
         home_assistant_notify = ["Public"]
         """)
