@@ -113,7 +113,7 @@ public struct StoreProvenance: Equatable, Sendable {
   /// Losses before it: those that not every upstream had received, and that are told again with it, and others of this run.
   public internal(set) var earlierLosses: [StoreLoss] = []
   /// All of these losses, the newest first.
-  var losses: [StoreLoss] { loss.map { [$0] + earlierLosses } ?? [] }
+  var losses: [StoreLoss] { [loss].compactMap(\.self) + earlierLosses }
   /// Upstreams lack events of them, or may.
   public var hasLosses: Bool { losses.contains { $0.atMost != 0 } }
   /// The newest events of lost epochs at servers.
