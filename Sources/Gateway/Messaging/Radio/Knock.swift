@@ -133,6 +133,7 @@ public final class Knock {
     return true
   }
 
+  /// The link is lost: the guests are on disk, and get their time anew with the next link.
   public func linkLost() {
     tasks.cancel()
     (isTakenUp, written, noticedAt, idleAt, awaited) = (false, [:], nil, nil, [])
