@@ -33,7 +33,7 @@ extension WholeProgramTests {
       func promised(_ lines: [String], _ words: Regex<(Substring, Substring)>) -> Int64 {
         lines.lazy.compactMap { $0.firstMatch(of: words).flatMap { Int64($0.1) } }.first ?? 0
       }
-      #expect(promised(try rig.meshpost("status").lines, /^hub +removed .*: (\d+) events wait for it/) >= waiting)
+      #expect(promised(try rig.meshpost("status").lines, /^hub +removed .*: (\d+) events? waits? for it/) >= waiting)
       #expect(try JSONShapes().problems("status", rig.meshpost("status", "--json").lines) == [])
       #expect(promised(try rig.meshpost("doctor").lines, /removed; (\d+) events wait for it/) >= waiting)
 
