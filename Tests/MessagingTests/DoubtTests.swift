@@ -107,6 +107,24 @@ import Transport
     }
   }
 
+  @Test func `another radio does not show whether the one before has taken a channel, whose region stays`() throws {
+    let bench = try Bench(on: InventedMachine())
+    let table = RadioTable(bench.synchronizer, store: bench.store)
+    let trees = Self.channel("#trees", 7)
+    let isAsked = { (command: Command) in if case .setChannel = command { true } else { false } }
+    try withoutConfirmation(bench, isAsked) { () async throws(Refusal) in
+      try await table.put(trees, in: .named("gatineau"))
+    }
+    let before = bench.synchronizer.counters.connections
+    bench.swap(to: bench.other)
+    try bench.run("the other radio, and its slot") {
+      bench.synchronizer.counters.connections > before && bench.synchronizer.isServing
+        && bench.synchronizer.isReported(1)
+    }
+    try bench.store.commitNow()
+    #expect(try bench.store.region(ofChannel: trees.secret.digest) == "gatineau")
+  }
+
   @Test func `the region of a channel that the radio removed without confirming it is deleted`() throws {
     let bench = try Bench(on: InventedMachine())
     let table = RadioTable(bench.synchronizer, store: bench.store)

@@ -231,6 +231,8 @@ public final class Synchronizer {
     let isOther = try store.attach(identity.info.key, name: identity.info.name, at: clock.milliseconds)
     // Its predecessor's contacts and channels are removed from the store with the first contact list.
     guard isOther else { return }
+    // The slots of this radio do not show what the other one has.
+    slots.untaken = [:]
     standing.handsOver()
     observer?.radioReplaced()
   }
