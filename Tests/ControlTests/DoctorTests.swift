@@ -142,6 +142,7 @@ import Transport
     let unpermitted = GatewayDoctor.upstream(asking, now: 0).last
     #expect(unpermitted?.state == .warning && unpermitted?.message.contains("asked for send") == true)
     #expect(unpermitted?.remedy?.contains("allow = [\"send\"]") == true)
+    #expect(unpermitted?.remedy?.contains("added again with --allow") == true, "it is in no file that anybody edits")
     for (url, isOpen) in [
       ("http://hub.example", true), ("mqtt://10.0.0.7:1883", true), ("ws://b.example/mqtt", true),
       ("https://hub.example", false), ("mqtts://b.example", false), ("http://127.0.0.1:8787", false), ("a hook", false),

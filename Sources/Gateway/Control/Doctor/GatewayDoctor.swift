@@ -321,7 +321,8 @@ struct GatewayDoctor {
     if let unpermitted = status.unpermitted {
       findings.add(
         subject, .warning, unpermitted.words,
-        "If the server may do that, write `\(unpermitted.line)` into its [[upstream]].")
+        "If the server may do that, write `\(unpermitted.line)` into its [[upstream]]; one that `meshpost upstream add` made is removed and added again with --allow."
+      )
     }
     if status.losses.givenUp > 0 {
       findings.add(
