@@ -119,6 +119,21 @@ import UntrustedText
     #expect(try program.ended() == EX_USAGE, "\(program.lines)")
   }
 
+  @Test func `a line of a radio's script has any length`() throws {
+    let scratch = Scratch()
+    let long = "# " + String(repeating: "advert r0 ", count: 300)
+    let script = scratch.write("script", "\(long)\nadvert r1\nadvert r0")
+    let program = try Program.own("meshpost-radio", ["--script", script])
+    program.endInput()
+    #expect(try program.ended() == 0, "\(program.lines)")
+    let done = try program.lines.compactMap { try JSONValue(parsing: $0)["done"]?.string }
+    #expect(done == ["advert r1", "advert r0"], "\(program.lines)")
+    #expect(!program.lines.contains { $0.contains("error") }, "\(program.lines)")
+    let nowhere = try Program.own("meshpost-radio", ["--script", scratch.location("none")])
+    nowhere.endInput()
+    #expect(try nowhere.ended() == EX_USAGE)
+  }
+
   @Test func `a server's certificate is checked, however its address is written`() throws {
     let scratch = Scratch()
     let make = """

@@ -140,14 +140,14 @@ struct MeshpostRadio: ParsableCommand {
     return (parts[0], parts[1])
   }
 
+  /// Most bytes of a script.
+  private static let longestScript = 64 << 20
+
   private func readLines(of location: String) throws -> [String] {
-    guard let file = fopen(location, "r") else { throw ValidationError("\(location): \(SystemError("open").message)") }
-    defer { fclose(file) }
-    var lines: [String] = []
-    var buffer = [CChar](repeating: 0, count: 1024)
-    while fgets(&buffer, Int32(buffer.count), file) != nil {
-      lines.append(String(decoding: buffer.prefix { $0 != 0 && $0 != 10 }.map { UInt8(bitPattern: $0) }, as: UTF8.self))
+    errno = 0
+    guard let bytes = Files.read(location, most: Self.longestScript) else {
+      throw ValidationError("\(location): \(errno == 0 ? "too long" : SystemError("open").message)")
     }
-    return lines
+    return bytes.split(separator: 10).map { String(decoding: $0, as: UTF8.self) }
   }
 }
