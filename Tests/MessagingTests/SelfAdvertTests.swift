@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import Delivery
 import Store
+import TestSupport
 import Testing
 import VirtualRadio
 
@@ -66,5 +68,49 @@ import VirtualRadio
     #expect(advert.report?.isFlood == true)
     bench.messenger.noteAdvert(isFlood: false)
     #expect(advert.report?.isFlood == false)
+  }
+
+  @Test func `an advert through the mesh waits a minute after the same one, and neither news nor neighbours wait`()
+    throws
+  {
+    var isBusy = true
+    let bench = try Bench(
+      on: InventedMachine(),
+      refuses: { command in
+        guard isBusy, case .sendSelfAdvert = command else { return nil }
+        return .tableFull
+      })
+    let advert = SelfAdvert(bench.messenger, settings())
+    func pass(_ time: Duration) throws {
+      let end = bench.loop.now + time
+      try bench.run("\(time)") { bench.loop.now >= end }
+    }
+    func isRefused() throws -> Bool {
+      guard let refusal = try send(advert, bench, isFlood: true) else { return false }
+      guard case .full(let words) = refusal else {
+        Issue.record("\(refusal)")
+        return true
+      }
+      #expect(words.contains(" s ago") && words.contains("again in "))
+      return true
+    }
+    #expect(try send(advert, bench, isFlood: true) != nil, "the radio refuses")
+    isBusy = false
+    #expect(try !isRefused(), "the first one was not sent")
+    #expect(try isRefused())
+    #expect(advert.floodRefusal?.description.contains("again in 60 s") == true)
+    #expect(try send(advert, bench) == nil, "neighbours do not repeat it")
+    #expect(try isRefused(), "and it has not ended the pause")
+    #expect(bench.messenger.advertRefusal == advert.floodRefusal)
+    try pass(.seconds(50))
+    #expect(try isRefused())
+    try pass(.seconds(10))
+    #expect(try !isRefused())
+    #expect(try isRefused())
+    bench.own.received(Command.setAdvertName("Hilltop").encode())
+    _ = bench.loop.begin { [synchronizer = bench.synchronizer] in await synchronizer.refreshIdentity() }
+    try bench.run("its new name") { bench.synchronizer.connection.identity?.info.name.string == "Hilltop" }
+    #expect(try !isRefused(), "others know it under its old name")
+    #expect(try isRefused())
   }
 }

@@ -76,7 +76,9 @@ final class Bench: SyncObserver {
 
   func listen(_ maxClients: Int) {
     guard let address = ListenAddress("127.0.0.1:\(port)") else { return }
-    proxy.listen([SharingSettings(name: "apps", address: address, allows: [.channels], maxClients: maxClients)])
+    proxy.listen([
+      SharingSettings(name: "apps", address: address, allows: [.channels, .advert], maxClients: maxClients)
+    ])
     // The proxy listens once its task has begun.
     loop.turn(wait: false)
   }

@@ -9,6 +9,7 @@ import TestSupport
 import Testing
 import Timing
 
+@testable import Messaging
 @testable import RadioSharing
 @testable import Sync
 
@@ -146,6 +147,24 @@ import Timing
     #expect(try plain > 0 && cost(Self.text("word two")) == plain)
     #expect(try cost(Command.setFloodScopeKey(.key(.hashtag("#ottawa"))).encode()) == 0)
     #expect(try cost(Self.text("word six")) > plain)
+  }
+
+  @Test func `a client's advert waits a minute after the same one went through the mesh, from whomever`() throws {
+    let bench = try Bench(on: InventedMachine())
+    let advert = SelfAdvert(bench.messenger, SelfAdvert.Settings())
+    let (client, other) = (try bench.client(), try bench.client())
+    let flood = Command.sendSelfAdvert(flood: true).encode()
+    client.send(flood)
+    #expect(try client.frames(1) == [[0]])
+    other.send(flood)
+    #expect(try other.frames(1) == [[1, 3]])
+    #expect(bench.log.contains { $0.contains("cannot send an advert") && $0.contains("again in") })
+    other.send(Command.sendSelfAdvert(flood: false).encode())
+    #expect(try other.frames(2).last == [0])
+    bench.pass(.seconds(61))
+    other.send(flood)
+    #expect(try other.frames(3).last == [0])
+    withExtendedLifetime(advert) {}
   }
 
   @Test func `without a link a client's message costs no air time`() throws {

@@ -116,7 +116,7 @@ extension Route {
     case .snapshots: .init("The snapshots of the node that are kept, oldest first: 16 at most.", .rows(Shape.Snapshot()))
     case .radio: .init("The radio, read at the time of the request.", .object(Shape.Radio()), commands: "radio info")
     case .setRadio: .init("Changes settings, by the names of `meshpost radio presets`; answers with the radio after the change.", body: [], .object(Shape.Radio()), commands: "radio set")
-    case .advert: .init("Sends an advert: `flood`: to the mesh, else to direct neighbours. 429: the hourly air time is used up.", body: [("flood?", .truth)], .object(Shape.Advertised()), commands: "radio advert")
+    case .advert: .init("Sends an advert: `flood`: to the mesh, else to direct neighbours. 429: the hourly air time is used up, or the same advert was sent to the mesh less than a minute ago.", body: [("flood?", .truth)], .object(Shape.Advertised()), commands: "radio advert")
     case .regionsAround: .init("Asks the repeaters heard within a day which regions they carry, one after the other.", .object(Shape.RegionsAround()), commands: "radio regions")
     case .presets: .init("Settings with their allowed values, and presets.", .object(Shape.Presets()), commands: "radio presets")
     case .survey: .init("Nodes in direct range: one packet, to which those of these `types` (separated by commas; repeater) answer within `seconds` (15). 429: the hourly air time is used up, or a survey is going on.", body: [("seconds?", .whole), ("types?", .text)], .object(Shape.Survey()), commands: "radio survey")

@@ -33,6 +33,8 @@ public final class SelfAdvert {
   private static let spread: ClosedRange<Double> = 1...5
   /// The pause after a refusal by the air-time budget or the radio.
   private static let retry: Duration = .seconds(600)
+  /// The pause after a flood before one with the same content, because every repeater sends each of them on.
+  private static let floodPause: Duration = .seconds(60)
 
   private let messenger: Messenger
   private let log: Log
@@ -41,6 +43,10 @@ public final class SelfAdvert {
   private var record: AdvertRecord?
   /// When `record` was made, if this program made it.
   private var madeAt: MonotonicTime?
+  /// The last flood that this program knows of.
+  private var flooded: (radio: PublicKey, content: String, at: MonotonicTime)?
+  /// Whether the radio has been asked for a flood, and has not answered yet.
+  private var isFlooding = false
   /// Advertises at intervals while the link is up.
   private var task: LoopTask?
   private var isUp = false
@@ -76,9 +82,24 @@ public final class SelfAdvert {
 
   // MARK: Sending
 
+  /// Why the radio does not flood its advert now; `nil`: it may. An advert with another name or position is news, and need not wait.
+  var floodRefusal: Refusal? {
+    guard !isFlooding else { return .full("an advert is being sent to the mesh already") }
+    guard let info, let flooded, flooded.radio == info.key, flooded.content == Self.content(info) else { return nil }
+    let age = messenger.loop.now - flooded.at
+    guard age < Self.floodPause else { return nil }
+    let (ago, again) = (Int64(age.inSeconds), Int64((Self.floodPause - age).inSeconds.rounded(.up)))
+    return .full("this advert was sent to the mesh \(ago) s ago; it can be sent again in \(again) s")
+  }
+
   /// `isFlood`: through the whole mesh, in the radio's default scope; else to direct neighbours.
   public func send(isFlood: Bool, _ priority: DeliveryPriority = .interactive) async throws(Refusal) {
     guard messenger.synchronizer.connection.state == .up, let info else { throw .linkDown }
+    if isFlood {
+      if let refusal = floodRefusal { throw refusal }
+      isFlooding = true
+    }
+    defer { if isFlood { isFlooding = false } }
     let bytes = PacketLength.advert(name: info.name.bytes.count, hasPosition: info.locationPolicy != 0)
     do { try await messenger.untilCalm(priority, since: messenger.loop.now) } catch { throw .cancelled }
     try await messenger.sendAtOnce(.sendSelfAdvert(flood: isFlood), bytes: bytes, priority, for: .advert)
@@ -91,6 +112,7 @@ public final class SelfAdvert {
     let fresh = AdvertRecord(
       radio: info.key, at: messenger.synchronizer.now, isFlood: isFlood, content: Self.content(info))
     (record, madeAt, refusalLogged) = (fresh, messenger.loop.now, nil)
+    if isFlood { flooded = (fresh.radio, fresh.content, messenger.loop.now) }
     log.info("the radio was advertised \(isFlood ? "through the mesh" : "to its direct neighbours")")
     messenger.store.post("when the radio was advertised") { store throws(SQLiteError) in
       try store.setLastAdvert(fresh)

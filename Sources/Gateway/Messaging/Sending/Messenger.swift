@@ -300,5 +300,8 @@ extension Messenger {
   /// A program that shares the radio has advertised it, through the mesh or to direct neighbours.
   public func noteAdvert(isFlood: Bool) { advert?.wasSent(isFlood: isFlood) }
 
+  /// Why no program may flood the radio's advert now; `nil`: it may.
+  public var advertRefusal: Refusal? { advert?.floodRefusal }
+
   func isReadOnly(_ room: PublicKey) -> Bool { nodes?.isReadOnly(room) ?? false }
 }

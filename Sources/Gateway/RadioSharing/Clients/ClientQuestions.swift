@@ -38,14 +38,18 @@ extension ClientSession {
   /// Less than a client waits for the answer to its command.
   private static let longestRead: Duration = .seconds(3)
 
-  /// Refuses slots that the radio has not reported over this link, or that are empty (a key of zeros), and texts that the radio would cut, and limits the
-  /// clients' air time. Returns the bytes for which air time is reserved; `nil`: the command is refused.
+  /// Refuses slots that the radio has not reported over this link, or that are empty (a key of zeros), texts that the radio would cut, and an advert that
+  /// was flooded just now, and limits the clients' air time. Returns the bytes for which air time is reserved; `nil`: the command is refused.
   func reserve(for command: Command) -> Int? {
     if let slot = command.slotOnAir, !isUsed(slot) { return nil }
     // The store would have the whole text, and take the cut one for another message when a hub brings it back.
     if case .sendChannelText(_, _, _, let text) = command,
       text.beforeNul.bytes.count > gateway.messenger.channelLimit
     {
+      return nil
+    }
+    if case .sendSelfAdvert(flood: true?) = command, let refusal = gateway.messenger.advertRefusal {
+      gateway.tell("client \(name) cannot send an advert: \(refusal)")
       return nil
     }
     let bytes = bytesOnAir(of: command)
