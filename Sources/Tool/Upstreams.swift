@@ -3,6 +3,7 @@
 import ArgumentParser
 import Console
 import ControlShapes
+import Glibc
 import JSON
 import UntrustedText
 
@@ -99,7 +100,8 @@ struct UpstreamCommand: ParsableCommand {
     @Option(help: "A local file with the bearer token; for a broker, the password.") var tokenFile: String?
     @Flag(help: "Read the token from the first line of standard input, or prompt for it.") var tokenStdin = false
     @Option(help: "Another local file, as KEY=FILE, such as ca_file=ca.pem.") var file: [String] = []
-    @Option(help: "now, or start to include the existing journal.") var from = "now"
+    @Option(help: "Where it starts: \(UpstreamStart.help). Default: now; for a hub, a terminal asks.")
+    var from: String?
     @Option(help: "What the server may make this gateway do: \(UpstreamRights.help). Default: none.") var allow: String?
     @Option(
       help: """
@@ -113,9 +115,10 @@ struct UpstreamCommand: ParsableCommand {
         throw ValidationError("no URL on standard input")
       }
       let isBroker = ["mqtt:", "mqtts:", "ws:", "wss:"].contains { url.hasPrefix($0) }
+      let kind = self.kind ?? (isBroker ? "mqtt" : "hub")
+      let start = try from ?? (kind == "hub" && asks ? UpstreamStart.ask(name) : "now")
       var fields: [(String, JSONValue)] = [
-        ("name", .string(name)), ("kind", .string(kind ?? (isBroker ? "mqtt" : "hub"))), ("url", .string(url)),
-        ("from", .string(from)),
+        ("name", .string(name)), ("kind", .string(kind)), ("url", .string(url)), ("from", .string(start)),
       ]
       if let allow { fields.append(("allow", .array(UpstreamRights.read(allow).map { .string($0) }))) }
       for setting in set {
@@ -138,8 +141,18 @@ struct UpstreamCommand: ParsableCommand {
       for warning in answer.value[Shape.Added().warnings] {
         Console.error("warning: \(warning)")
       }
-      print(connection.json ? answer.text : "added \(name); see `meshpost upstream list`")
+      let isFromNow = kind == "hub" && start == "now"
+      let note = isFromNow ? ". It gets what comes from now on; `--from start` sends what is stored, too" : ""
+      print(connection.json ? answer.text : "added \(name); see `meshpost upstream list`\(note)")
     }
+
+    /// Whether somebody is there to answer, and standard input has no other task.
+    private var asks: Bool {
+      guard !connection.json, !tokenStdin, address != "-", isatty(0) != 0, isatty(1) != 0 else { return false }
+      return !self.set.contains(where: { $0.hasSuffix("=-") })
+    }
+
+    func validate() throws { if let from { try UpstreamStart.check(from) } }
 
     /// Warns of secrets on the command line: every user of the machine can read it, and the shell's history keeps it.
     private func warnOfPasswords() {

@@ -294,8 +294,17 @@ extension WholeProgramTests {
 
     @Test func `the dialogue of setup replaces a server only on request`() throws {
       let scratch = Scratch()
-      let written =
-        "[[upstream]]\nname = \"hub\"\nurl = \"https://old.example.org\"\n[radio]\nlink = \"auto:\"\nadvert_when_new = true\n"
+      let written = """
+        [[upstream]]
+        name = "hub"
+        url = "https://old.example.org"
+        [radio]
+        link = "auto:"
+        advert_when_new = true
+        [store]
+        location = "\(scratch.location("gw.db"))"
+
+        """
       let file = scratch.write("etc.toml", written)
       let url = "https://new.example.org"
       let kept = try meshpost(
@@ -309,6 +318,37 @@ extension WholeProgramTests {
       #expect(replaced.code == 0, "\(replaced.lines)")
       let now = try String(contentsOfFile: file, encoding: .utf8)
       #expect(!now.contains("old.example.org") && now.contains("allow = [\"send\"]"), "\(now)")
+    }
+
+    @Test func `a new hub gets what is stored already if somebody says so, and setup asks where something is`() throws {
+      let scratch = Scratch()
+      let written = "[store]\nlocation = \"\(scratch.location("gw.db"))\"\n[radio]\nlink = \"auto:\"\nadvert_when_new = true\n"
+      let file = scratch.write("etc.toml", written)
+      func text() throws -> String { try String(contentsOfFile: file, encoding: .utf8) }
+      let base = ["setup", "--no-start", "--config", file]
+      let told = base + ["--unattended", "--upstream", "one=https://one.example.org", "--from", "one=start"]
+      #expect(try meshpost(told).code == 0)
+      #expect(try text().contains("url = \"https://one.example.org\"\nfrom = \"start\"\n"), "\(try text())")
+      let once = try text()
+      #expect(try meshpost(told).code == 0)
+      #expect(try text() == once, "the same again changes nothing")
+      for wrong in [["--from", "two=start"], ["--upstream", "two=https://two.example.org", "--from", "two=end"]] {
+        #expect(try meshpost(base + ["--unattended"] + wrong).code == 64, "\(wrong)")
+      }
+      #expect(try text() == once)
+      // Nothing is stored yet, so there is no question, and a broker is not asked about.
+      let asked = ["y", "y", "https://two.example.org", "two", "", "n"]
+      #expect(try meshpost(base, input: asked + ["n"]).code == 0)
+      #expect(try text().contains("two.example.org") && !text().contains("from = \"now\""))
+      _ = scratch.write("gw.db", "")
+      for (name, answer, start) in [("three", "", "start"), ("four", "n", "now")] {
+        let input = ["y", "y", "https://\(name).example.org", name, "", "n", answer, "n"]
+        let answered = try meshpost(base, input: input)
+        #expect(answered.code == 0, "\(answered.lines)")
+        #expect(try text().contains("url = \"https://\(name).example.org\"\nfrom = \"\(start)\"\n"), "\(try text())")
+      }
+      let broker = try meshpost(base, input: ["y", "y", "mqtts://five.example.org", "five", "", "", "n", "n"])
+      #expect(broker.code == 0 && !broker.lines.joined().contains("stored here"), "\(broker.lines)")
     }
 
     @Test func `setup keeps upstreams that were added at runtime, and makes no second link to a hub`() throws {

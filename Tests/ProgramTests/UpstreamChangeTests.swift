@@ -41,7 +41,11 @@ extension WholeProgramTests {
       let folder = rig.scratch.location("gw.db.upstreams/files")
       let refused = try rig.meshpost("upstream", "add", "spy", url, "--set", "token_file=\"\(token)\"")
       #expect(refused.code == 64 && refused.lines.joined().contains("is not in \(folder)"), "\(refused)")
-      #expect(try rig.meshpost("upstream", "add", "own", url, "--token-file", token, "--set", "link=http").code == 0)
+      let wrong = try rig.meshpost("upstream", "add", "own", url, "--token-file", token, "--from", "end")
+      #expect(wrong.code == 64, "\(wrong)")
+      // Nobody is at a terminal, so nobody is asked.
+      let added = try rig.meshpost("upstream", "add", "own", url, "--token-file", token, "--set", "link=http")
+      #expect(added.code == 0 && added.lines.joined().contains("`--from start` sends what is stored"), "\(added)")
       try untilTrue("its token to be taken") { try Self.upstream(rig, "own")?["link"]?.string == "http" }
       #expect(try rig.meshpost("upstream", "remove", "own").code == 0)
       let typed = try Program.own(

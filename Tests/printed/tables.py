@@ -120,7 +120,8 @@ DOCUMENTS["README.md"] = {
     "sudo meshpost setup": {
         "answers": [
             ("Which radio", "1\n"), ("Forward messages", "y\n"), ("URL", "https://hub.example.org\n"), ("Name ", "\n"),
-            ("Token", "a-token-for-the-documents\n"), ("May hub send", "n\n"), ("Add another server", "n\n"), ("neighbours", "y\n")],
+            ("Token", "a-token-for-the-documents\n"), ("May hub send", "n\n"),
+            ("stored here already", "\n"), ("Add another server", "n\n"), ("neighbours", "y\n")],
         "shows": "hub answers and accepts this gateway"},
     "MESHPOST_SOCKET=$PWD/run/control.sock .build/debug/meshpost status": {
         "before": """
@@ -419,7 +420,8 @@ until_true 'curl -s -o /dev/null -w "%{http_code}" -H "Authorization: Bearer a-t
     "sudo meshpost setup --name hilltop": {
         "answers": [
             ("Which radio", "1\n"), ("Forward messages", "y\n"), ("URL", "https://hub.example.org\n"), ("Name ", "\n"),
-            ("Token", "a-token-for-the-documents\n"), ("May hub send", "n\n"), ("Add another server", "n\n"), ("neighbours", "y\n")],
+            ("Token", "a-token-for-the-documents\n"), ("May hub send", "n\n"),
+            ("stored here already", "\n"), ("Add another server", "n\n"), ("neighbours", "y\n")],
         "shows": "hub answers and accepts this gateway"},
     "meshpost status": {
         "before": "heard evening chan Birch 0 good evening; until_true 'meshpost status | grep \"hub .* 0 pending\"'",

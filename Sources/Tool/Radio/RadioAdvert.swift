@@ -12,7 +12,8 @@ extension RadioCommand {
         A node that has not received an advert of this radio does not know its key: it cannot send direct messages to the \
         radio or read those from it. The radio does not advertise by itself. Without --flood, only direct neighbours receive \
         the advert; with --flood the whole mesh does, which uses air time everywhere: use it after setup, and after a change \
-        of name or position. Less than a minute after the last one it is refused, unless the name or position has changed. `radio.advert_every_h` in the configuration sends adverts to direct neighbours regularly.
+        of name or position. Within a minute of the last one it is refused, unless the name or position has \
+        changed. `radio.advert_every_h` in the configuration sends adverts to direct neighbours regularly.
         """)
     @OptionGroup var connection: Connection
     @Flag(help: "Flood the advert through the whole mesh, in the radio's default region if it has one.") var flood =

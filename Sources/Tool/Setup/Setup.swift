@@ -32,6 +32,8 @@ struct SetupCommand: ParsableCommand {
       What an upstream may make this gateway do: [NAME=]RIGHTS, \(UpstreamRights.help). May be repeated. A new upstream \
       may do nothing unless this says so.
       """) var allow: [String] = []
+  @Option(help: "Where a new upstream starts: [NAME=]START, \(UpstreamStart.help). May be repeated.")
+  var from: [String] = []
   @Option(help: "The configuration file to write.", completion: .file()) var config = Setup.serviceFile
   @Flag(help: "Never prompt.") var unattended = false
   @Flag(help: "Start over: keep only the gateway's name. The old configuration is saved.")
@@ -48,11 +50,13 @@ struct SetupCommand: ParsableCommand {
     if noAdvert { setup.advertises = false }
     for (place, text) in upstream.enumerated() {
       setup.upstreams.append(
-        try Setup.Upstream(text, number: place + 1, tokens: tokenFile, users: user, rights: allow))
+        try Setup.Upstream(
+          text, number: place + 1, tokens: tokenFile, users: user, rights: allow, starts: from))
     }
     try setup.checkUse(of: tokenFile, as: "--token-file")
     try setup.checkUse(of: user, as: "--user")
     try setup.checkUse(of: allow, as: "--allow")
+    try setup.checkUse(of: from, as: "--from")
     setup.settleNames()
     try GivenOnce.check(setup.upstreams.map(\.name), "--upstream")
     try setup.checkRivals()
@@ -82,6 +86,9 @@ struct Setup {
   /// Secrets that the user typed, or that come from files, by their names in storage.
   var secrets: [String: String] = [:]
 
+  /// The gateway's database.
+  private var store: String { existing?.string("store", "location") ?? "/var/lib/meshpost/gateway.db" }
+
   // MARK: Steps
 
   static let mark = "# Written by `meshpost setup`"
@@ -92,10 +99,7 @@ struct Setup {
     guard access(folder, W_OK) == 0 else {
       throw Failure.say("cannot write to \(folder): run `sudo meshpost setup`", EX_NOPERM)
     }
-    defer {
-      let store = existing?.string("store", "location") ?? "/var/lib/meshpost/gateway.db"
-      added = ConfigurationText.added(beside: store)
-    }
+    defer { added = ConfigurationText.added(beside: store) }
     guard let old = try InputFile.text(config) else { return }
     if beginsAnew {
       let kept = ConfigurationText(ifReadable: old, location: config)?.string("gateway", "id")
@@ -205,7 +209,7 @@ struct Setup {
       isFirst && upstreams.isEmpty ? "Forward messages to a server?" : "Add another server?", standard: false)
     {
       let url = try askForURL("URL (https://… for a hub, mqtts://… for a broker)")
-      var upstream = try Upstream(url, number: upstreams.count + 1, tokens: [], users: [], rights: [])
+      var upstream = try Upstream(url, number: upstreams.count + 1)
       upstream.name = try askForName(upstream)
       if upstream.isBroker {
         let user = try Dialogue.line("User name (empty: none)", standard: "")
@@ -218,6 +222,10 @@ struct Setup {
       }
       let maySend = try Dialogue.yes("May \(upstream.name) send messages by this radio?", standard: false)
       upstream.allow = maySend ? ["send"] : []
+      // The package's gateway stores what a radio on USB hears before it has a server. A hub that begins now would show hardly a node.
+      if !isOld, !upstream.isBroker, access(store, F_OK) == 0 {
+        upstream.from = try UpstreamStart.ask(upstream.name)
+      }
       upstreams.append(upstream)
     }
   }

@@ -19,6 +19,9 @@ extension Setup {
     /// What it may command and edit; `nil`: as configured, and nothing if it is new.
     var allow: [String]?
 
+    /// Where it starts if it is new: `now` or `start`, as in the configuration; `nil`: as configured, or now.
+    var from: String?
+
     /// Whether the user gave the name.
     var isNamed = true
 
@@ -30,8 +33,11 @@ extension Setup {
       (self.name, self.url, self.user, self.tokenFile) = (name, url, user, tokenFile)
     }
 
-    /// `text`: `[NAME=]URL`; `tokens`, `users` and `rights`: `[NAME=]…`, without a name for the first.
-    init(_ text: String, number: Int, tokens: [String], users: [String], rights: [String]) throws {
+    /// `text`: `[NAME=]URL`; `tokens`, `users`, `rights` and `starts`: `[NAME=]…`, without a name for the first.
+    init(
+      _ text: String, number: Int, tokens: [String] = [], users: [String] = [], rights: [String] = [],
+      starts: [String] = []
+    ) throws {
       let (name, url) = Setup.split(text)
       self.url = url
       self.name = name ?? (number == 1 ? "hub" : "hub\(number)")
@@ -42,6 +48,8 @@ extension Setup {
       tokenFile = Setup.of(self.name, isFirst: number == 1, tokens)
       user = Setup.of(self.name, isFirst: number == 1, users)
       allow = Setup.of(self.name, isFirst: number == 1, rights).map(UpstreamRights.read)
+      from = Setup.of(self.name, isFirst: number == 1, starts)
+      if let from { try UpstreamStart.check(from) }
     }
 
     var toml: String {
@@ -51,6 +59,7 @@ extension Setup {
       ]
       if let user { lines.append("user = \(Setup.quoted(user))") }
       if let tokenFile { lines.append("\(tokenKey) = \(Setup.quoted(tokenFile))") }
+      if let from { lines.append("from = \(Setup.quoted(from))") }
       lines.append("allow = \(Setup.quoted(allow ?? []))")
       return lines.joined(separator: "\n") + "\n\n"
     }
@@ -196,6 +205,7 @@ extension Setup {
       if let user = upstream.user { try text.setUpstream(place, "user", user) }
       if let tokenFile = upstream.tokenFile { try text.setUpstream(place, upstream.tokenKey, tokenFile) }
       if let allow = upstream.allow { try text.setUpstream(place, "allow", allow) }
+      if let from = upstream.from { try text.setUpstream(place, "from", from) }
     }
     return text.text
   }
