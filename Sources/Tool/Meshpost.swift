@@ -96,7 +96,13 @@ struct Connection: ParsableArguments {
 
   /// The gateway's machine; `nil` or empty: this machine.
   var place: String? {
-    (host ?? getenv("MESHPOST_HOST").map { String(cString: $0) }).flatMap { $0.isEmpty ? nil : $0 }
+    guard let host else { return Self.hostOfEnvironment }
+    return host.isEmpty ? nil : host
+  }
+
+  /// $MESHPOST_HOST; `nil`: it is not set, or empty.
+  static var hostOfEnvironment: String? {
+    getenv("MESHPOST_HOST").map { String(cString: $0) }.flatMap { $0.isEmpty ? nil : $0 }
   }
   var isHere: Bool { place == nil }
 

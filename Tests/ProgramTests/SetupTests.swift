@@ -45,6 +45,7 @@ extension WholeProgramTests {
       let program = try Program(
         Program.programs.appending(path: "meshpost").path(), ["run", "--link", rig.link],
         environment: places.merging(["MESHPOST_HOST": "ssh://nowhere.invalid"]) { here, _ in here })
+      try program.line(with: "other commands use that of MESHPOST_HOST, ssh://nowhere.invalid")
       try program.line(with: "synced with the radio")
       try program.line(with: "advertised to its direct neighbours")
       rig.radio?.write("chan r1 0 hello from the ridge")
@@ -395,6 +396,16 @@ extension WholeProgramTests {
         }
         #expect(try kept.count == 1 && String(contentsOfFile: scratch.location(kept[0]), encoding: .utf8) == written)
       }
+    }
+
+    @Test func `setup refuses to begin where MESHPOST_HOST names another machine`() throws {
+      let scratch = Scratch()
+      let file = scratch.location("etc.toml")
+      let setup = ["setup", "--unattended", "--no-start", "--config", file, "--link", "auto:"]
+      let refused = try meshpost(setup, environment: ["MESHPOST_HOST": "ssh://pi@hilltop"])
+      #expect(refused.code == 64 && refused.lines.joined().contains("ssh://pi@hilltop"), "\(refused.lines)")
+      #expect(!FileManager.default.fileExists(atPath: file))
+      #expect(try meshpost(setup, environment: ["MESHPOST_HOST": ""]).code == 0)
     }
 
     @Test func `setup does not change a file that it cannot change safely`() throws {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import ControlShapes
 import EventLoop
 import Glibc
@@ -87,6 +88,9 @@ extension RadioCommand {
     @Argument(help: "The devices, such as /dev/ttyUSB0.", completion: .file()) var devices: [String] = []
 
     func run() throws {
+      if let host = Connection.hostOfEnvironment {
+        Console.error("these are devices of this machine; MESHPOST_HOST names \(host)")
+      }
       let all = devices.isEmpty ? SerialDevices.all() : devices
       let found = Probing.look(at: all, besides: Probing.radioInUse(), baud: baud)
       if json {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Console
 import ControlShapes
 import Glibc
 import JSON
@@ -29,6 +30,9 @@ struct RunCommand: ParsableCommand {
   func run() throws {
     if let link { _ = try Self.checked(link) }
     if link == nil, config == nil { try Self.checkSystemGateway() }
+    if let host = Connection.hostOfEnvironment {
+      Console.error("this gateway runs on this machine; other commands use that of MESHPOST_HOST, \(host)")
+    }
     let places = try Places.make()
     let own = config ?? places.ownConfiguration
     if let own, link != nil || upstream != nil || tokenFile != nil || noAdvert {

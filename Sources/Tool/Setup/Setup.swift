@@ -42,6 +42,13 @@ struct SetupCommand: ParsableCommand {
     false
   @Flag(help: "Write the configuration without starting the gateway.") var noStart = false
 
+  func validate() throws {
+    guard let host = Connection.hostOfEnvironment else { return }
+    throw ValidationError(
+      "setup is for this machine, and MESHPOST_HOST names \(host): run it there (`ssh -t HOST sudo meshpost setup`), or "
+        + "here without MESHPOST_HOST")
+  }
+
   func run() throws {
     var setup = Setup(config: config, isUnattended: unattended)
     try setup.lookAround(beginsAnew: replace)
