@@ -323,8 +323,8 @@ extension WholeProgramTests {
 
     @Test func `a new hub gets what is stored already if somebody says so, and setup asks where something is`() throws {
       let scratch = Scratch()
-      let written = "[store]\nlocation = \"\(scratch.location("gw.db"))\"\n[radio]\nlink = \"auto:\"\nadvert_when_new = true\n"
-      let file = scratch.write("etc.toml", written)
+      let store = "[store]\nlocation = \"\(scratch.location("gw.db"))\"\n"
+      let file = scratch.write("etc.toml", store + "[radio]\nlink = \"auto:\"\nadvert_when_new = true\n")
       func text() throws -> String { try String(contentsOfFile: file, encoding: .utf8) }
       let base = ["setup", "--no-start", "--config", file]
       let told = base + ["--unattended", "--upstream", "one=https://one.example.org", "--from", "one=start"]
@@ -406,6 +406,38 @@ extension WholeProgramTests {
       #expect(refused.code == 64 && refused.lines.joined().contains("ssh://pi@hilltop"), "\(refused.lines)")
       #expect(!FileManager.default.fileExists(atPath: file))
       #expect(try meshpost(setup, environment: ["MESHPOST_HOST": ""]).code == 0)
+    }
+
+    @Test func `the newest five replaced files stay, and what a person has named, whatever the clock says`() throws {
+      let scratch = Scratch()
+      let (file, token) = (scratch.location("etc.toml"), scratch.location("given"))
+      let people = ["etc.toml.before-2024", "etc.toml.before-the-move", "etc.toml.before-1700000000-good", "my.toml"]
+      for name in people { _ = scratch.write(name, "mine") }
+      // Of a time when the clock was wrong: they are the oldest, and stay the oldest.
+      for mark in ["", "x"] { _ = scratch.write("etc.toml.before-4000000000\(mark)", "wrong clock") }
+      func names(_ folder: String = "") throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: scratch.location(folder)).filter { $0.contains(".before-") }
+          .sorted()
+      }
+      for number in 0...7 {
+        _ = scratch.write("given", "a-token-\(number)\n")
+        let answer = try meshpost([
+          "setup", "--unattended", "--no-start", "--config", file, "--link", "tcp:10.0.0.\(number):5000", "--upstream",
+          "hub=https://hub.example.org", "--token-file", token,
+        ])
+        #expect(answer.code == 0, "\(answer.lines)")
+      }
+      let kept = try names().filter { !people.contains($0) }
+      #expect(kept == (3...7).map { "etc.toml.before-\(4_000_000_000 + $0)" }, "\(kept)")
+      for (place, name) in kept.enumerated() {
+        let text = try String(contentsOfFile: scratch.location(name), encoding: .utf8)
+        #expect(text.contains("tcp:10.0.0.\(place + 2):5000"), "\(name): \(text)")
+      }
+      for name in people { #expect(try String(contentsOfFile: scratch.location(name), encoding: .utf8) == "mine") }
+      let secrets = try names("credentials").map {
+        try String(contentsOfFile: scratch.location("credentials/\($0)"), encoding: .utf8)
+      }
+      #expect(secrets == (2...6).map { "a-token-\($0)\n" })
     }
 
     @Test func `setup does not change a file that it cannot change safely`() throws {

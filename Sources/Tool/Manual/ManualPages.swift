@@ -46,7 +46,8 @@ struct ManualPages {
   }
 
   private static let variables = [
-    ("MESHPOST_SOCKET", "The default of --socket."), ("MESHPOST_HOST", "The default of --host. With it, meshpost setup refuses to begin."),
+    ("MESHPOST_SOCKET", "The default of --socket."),
+    ("MESHPOST_HOST", "The default of --host. With it, meshpost setup refuses to begin."),
     ("MESHPOST_SSH", "The ssh program for --host, with options."),
     ("MESHPOST_REMOTE", "The meshpost program on the remote machine, for --host."),
     ("NO_COLOR", "If set, disables colours."),

@@ -99,8 +99,10 @@ extension Setup {
       let file = "\(credentials)/\(name)"
       let old = access(file, F_OK) == 0 ? try InputFile.text(file) : nil
       if let old, old.isExactly(secret + "\n") { continue }
-      if old != nil { print("\(file) is replaced; the previous secret is saved as \(try keepOld(file))") }
+      let saved = SavedFiles(file)
+      if old != nil { print("\(file) is replaced; the previous secret is saved as \(try saved.save())") }
       try OutputFile.write(secret + "\n", to: file, isSecret: true)
+      saved.removeOldest()
     }
   }
 
@@ -122,8 +124,10 @@ extension Setup {
     try storeSecrets()
     let old = try InputFile.text(config)
     guard old.map({ !text.isExactly($0) }) ?? true else { return print("\(config) is up to date") }
-    let kept = try old.map { _ in try keepOld(config) }
+    let saved = SavedFiles(config)
+    let kept = try old.map { _ in try saved.save() }
     try write(text)
+    saved.removeOldest()
     print("wrote \(config)" + (kept.map { "; the previous file is saved as \($0)" } ?? ""))
     try forgetPIN(text)
   }
@@ -254,15 +258,6 @@ extension Setup {
     var number = 2
     while taken.contains("\(base)\(number)") { number += 1 }
     return "\(base)\(number)"
-  }
-
-  /// Gives a file another name before the new one is written, so that a configuration always exists.
-  private func keepOld(_ file: String) throws -> String {
-    var kept = "\(file).before-\(time(nil))"
-    while access(kept, F_OK) == 0 { kept += "x" }
-    // Rename on file systems without hard links.
-    guard Glibc.link(file, kept) == 0 || rename(file, kept) == 0 else { throw Failure.file(kept) }
-    return kept
   }
 
   /// Writes the configuration, with its owner and mode.
