@@ -54,6 +54,12 @@ import Timing
     let metrics = String(decoding: try rig.ask("GET", "/metrics").body, as: UTF8.self).split(separator: "\n")
     #expect(metrics.contains(#"meshpost_upstream_allowance_stopped{upstream="hub",lane="messages"} 1"#), "\(metrics)")
     #expect(metrics.contains(#"meshpost_upstream_allowance_limit_bytes{upstream="hub",period="day"} 200000"#))
+    let bytes = ["messages", "nodes", "packets"].map { lane -> Int in
+      let start = #"meshpost_upstream_sent_event_bytes_total{upstream="hub",lane="\#(lane)"} "#
+      return metrics.first { $0.hasPrefix(start) }.flatMap { Int($0.dropFirst(start.count)) } ?? 0
+    }
+    // The hub has had events of each lane.
+    #expect(bytes.allSatisfy { $0 > 500 }, "\(bytes) \(metrics)")
     let told = rig.hub.events.filter { $0.kind == "allowance" }.map(\.body)
     #expect(told.first?["stopped"]?.array?.compactMap(\.string) == ["packets"], "\(told)")
     #expect(told.contains { $0["stopped"]?.array?.count == 2 }, "\(told)")

@@ -160,6 +160,15 @@ struct MetricsReport {
       Double($0.losses.tooOld)
     }
     each("sent_bytes_total", .counter, "Bytes sent to the upstream.") { Double($0.bytesSent) }
+    text.metric(
+      "meshpost_upstream_sent_event_bytes_total", .counter, "Bytes of events sent to the upstream, before compression."
+    ) { samples in
+      for status in all {
+        for lane in Lane.allCases {
+          samples.add(Double(status.eventBytes[lane]), ("upstream", status.name), ("lane", lane.rawValue))
+        }
+      }
+    }
     allowances(all, &text)
     each("batches_total", .counter, "Batches acknowledged by the upstream.") { Double($0.batches) }
     each("refused_commands_total", .counter, "Commands refused without an event.") { Double($0.refusedCommands) }

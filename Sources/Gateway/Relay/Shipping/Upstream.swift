@@ -75,6 +75,8 @@ public final class Upstream {
   var isPositionLost = false
   /// The last batch that the server has not taken, for an operator who skips its event.
   var untaken: Untaken?
+  /// Bytes of the events that were given to the carrier, as `Batch.size` counts them, in the lanes to which they belong.
+  private(set) var eventBytes = ByLane<UInt64>(all: 0)
   /// An operator waits to hear whether an event is skipped.
   var skipping: Skipping?
   /// It is removed or replaced, and waits for the answers to its last requests; `nil`: it goes on.
@@ -342,6 +344,7 @@ public final class Upstream {
   }
 
   private func send(_ batch: Batch, _ lane: Lane, as purpose: UnderWay.Purpose) -> Bool {
+    count(batch)
     let number = underWay.nextNumber()
     let task = loop.begin { [weak self, carrier] in
       let verdict = await carrier.carry(batch)
@@ -355,6 +358,11 @@ public final class Upstream {
       Shipment.Flight(lane: lane, events: batch.events.count, bytes: batch.size, isDeadLetter: purpose != .journal),
       waiting: journal.waiting, now: loop.now)
     return true
+  }
+
+  private func count(_ batch: Batch) {
+    if let lane = batch.lane { return eventBytes[lane] &+= UInt64(batch.size) }
+    for event in batch.events { eventBytes[Lane(of: event)] &+= UInt64(event.body.count + Batch.envelope) }
   }
 }
 

@@ -66,6 +66,8 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var unpermitted: Unpermitted?
   /// The server itself fails over an event, which an operator can skip.
   public var maySkip = false
+  /// Bytes of the events sent since the start, before compression; those that were sent again count again.
+  public var eventBytes = ByLane<UInt64>(all: 0)
 }
 
 /// An upstream's position in a lane, and the lane's backlog.
@@ -144,7 +146,8 @@ extension Upstream {
       nextAttempt: isPaused ? nil : shipment.rest(now: loop.now).map { Int64($0.inSeconds.rounded(.up)) },
       lastSuccess: health.lastSuccess, batches: health.batches, bytesSent: carrier.bytesSent,
       certificateExpiry: carrier.certificateExpiry, rate: rate.map { Int64(min($0, Self.longest)) },
-      allowance: allowanceStatus, refusedCommands: commands.refused, unpermitted: unpermitted, maySkip: maySkip)
+      allowance: allowanceStatus, refusedCommands: commands.refused, unpermitted: unpermitted, maySkip: maySkip,
+      eventBytes: eventBytes)
   }
 
   private var unpermitted: UpstreamStatus.Unpermitted? {
