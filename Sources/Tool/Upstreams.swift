@@ -88,11 +88,13 @@ struct UpstreamCommand: ParsableCommand {
   struct Add: ParsableCommand {
     static let configuration = CommandConfiguration(
       abstract: "Add an upstream, from now on or from the beginning of the journal.",
-      discussion: """
-        The upstream is stored beside the database until it is removed. Keys are those of [[upstream]] in \
-        deploy/meshpostd.toml. Tokens and other files are read on the machine where the command runs, and stored on the \
-        gateway, readable by the daemon only: adding an upstream does not require access to the gateway's own secrets.
-        """)
+      discussion: Examples.of(
+        "upstream add",
+        after: """
+          The upstream is stored beside the database until it is removed. Keys are those of [[upstream]] in \
+          deploy/meshpostd.toml. Tokens and other files are read on the machine where the command runs, and stored on the \
+          gateway, readable by the daemon only: adding an upstream does not require access to the gateway's own secrets.
+          """))
     @OptionGroup var connection: Connection
     @Argument(help: "A unique name.") var name: String
     @Argument(help: "The URL; - reads it from standard input, for a URL that contains a secret.") var address: String

@@ -99,6 +99,29 @@ import Testing
     }
   }
 
+  @Test func `each command parses its examples, and its help and man page show them`() throws {
+    let pages = try ManualPages()
+    #expect(Examples.all.count >= 5)
+    for (command, examples) in Examples.all {
+      let words = command.split(separator: " ").map(String.init)
+      var help = ""
+      do { _ = try Meshpost.parseAsRoot(words + ["--help"]) } catch { help = Meshpost.fullMessage(for: error) }
+      let roff = try #require(pages.page("meshpost-\(words[0])"))
+      let page = roff.replacing("\\-", with: "-").replacing("\\(aq", with: "'")
+      #expect(page.contains(".SH EXAMPLES") && !page.contains(Examples.heading), "\(command)")
+      for example in examples {
+        // Help is wrapped at 80 columns, and two stand before it.
+        #expect(example.line.utf8.count <= 77 && example.meaning.utf8.count <= 75, "\(example.line)")
+        #expect(help.contains("\n  # \(example.meaning)\n  \(example.line)"), "\(help)")
+        #expect(page.contains("# \(example.meaning)\n\(example.line)\n"), "\(page)")
+        let last = example.line.split(separator: "|").last?.drop { $0 == " " } ?? ""
+        let typed = try #require(Self.typed(String(last)), "\(example.line)")
+        #expect(typed.starts(with: words), "\(example.line) is an example of \(command)")
+        #expect(throws: Never.self) { _ = try Meshpost.parseAsRoot(TypedCommand(typed).arguments) }
+      }
+    }
+  }
+
   @Test(arguments: [
     (["--host", "ssh://a", "status"], ["status", "--host", "ssh://a"]), (["--json"], ["--json"]),
     (["--json", "node", "--utc", "status", "x"], ["node", "status", "x", "--json", "--utc"]),

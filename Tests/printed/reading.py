@@ -11,6 +11,8 @@ PROGRAMS = {
     "systemd-analyze", "udevadm", "adduser", "curl", "ssh", "man", "source", "cp", "pip", "pip3", "git", "mosquitto_sub", "mosquitto_pub",
     "hardware/acceptance", "hardware/quickstart", "hardware/keeper", "docker", "sqlite3", "psql", "echo", "timedatectl",
 }
+# The examples of all man pages, which help has, too, are one document.
+MANUAL = "docs/man"
 # In a block of its own every word that is none of these, and no text, is a program.
 DRAWN = re.compile(r"[▶─│▲╲╱]")
 SHOWN = re.compile(r"[{→←…]|^\d{3}\s|^(warning|notice|info): |^[A-Z][A-Za-z-]+: ")
@@ -21,7 +23,7 @@ def documents():
     found = ["README.md"]
     for folder, pattern in (("docs", "*.md"), ("deploy", "*.md"), ("deploy", "*.toml"), ("udev", "*.md"), ("hardware", "**/*.md")):
         found += [str(path.relative_to(CHECKOUT)) for path in sorted((CHECKOUT / folder).glob(pattern))]
-    return [name for name in found if name not in ("docs/json.md", "docs/requests.md")]
+    return [name for name in found if name not in ("docs/json.md", "docs/requests.md")] + [MANUAL]
 
 
 class Printed:
@@ -77,8 +79,21 @@ def _sentence(line, number):
             yield Printed("command", text, number, is_in_sentence=True)
 
 
+def _manual():
+    """The lines of the sections EXAMPLES, as man shows them; each has its meaning above it."""
+    for page in sorted((CHECKOUT / MANUAL).glob("meshpost-*.1")):
+        is_inside = False
+        for number, line in enumerate(page.read_text().split("\n"), 1):
+            if line.startswith(".SH "):
+                is_inside = line == ".SH EXAMPLES"
+            elif is_inside and line and not line.startswith((".", "#")):
+                yield Printed("command", line.replace("\\(aq", "'").replace("\\-", "-").replace("\\e", "\\"), number)
+
+
 def read(name):
     """The examples of a document, in order. A command that a sentence repeats is the same command."""
+    if name == MANUAL:
+        return list(_manual())
     lines = (CHECKOUT / name).read_text().split("\n")
     found, block, known = [], [], set()
     for number, line in enumerate(lines + [""], 1):

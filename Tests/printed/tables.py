@@ -370,6 +370,20 @@ DOCUMENTS["docs/ssh.md"] = {
         "typed": """ssh -O exit pi@hilltop; echo '{printed}' >/home/pi/.ssh/authorized_keys; meshpost status""",
         "put": {"ssh-ed25519 AAAA… operator": "'\"$(cat /root/.ssh/id_ed25519.pub)\"'"}, "shows": "radio +up"},
 }
+# Sources/Tool/Manual/Examples.swift has them, in the order of the pages.
+DOCUMENTS["docs/man"] = {
+    "meshpost messages --channel '#hilltop'": {"before": "meshpost channel add '#hilltop'"},
+    "meshpost node login Ridge": {"answers": [("assword", "password\n")]},
+    "meshpost node cli Ridge get radio": {"shows": "869"},
+    "meshpost send Birch 'is the hut open?' --wait": {"shows": "delivered"},
+    "sudo meshpost setup": {
+        "answers": [("Which radio", "\n"), ("Forward messages", "\n"), ("neighbours", "\n")], "shows": "the radio is up"},
+    "sudo meshpost setup --unattended --upstream URL --token-file FILE": {
+        "put": {"URL": "https://hub.example.org", "FILE": "/root/hub.token"}, "shows": "hub answers and accepts this gateway"},
+    "meshpost upstream add field URL --token-file FILE --from start": {
+        "before": "echo secret >/root/secret", "put": {"URL": "mqtts://broker.example.org --set user=hilltop", "FILE": "/root/secret"},
+        "shows": "added field"},
+}
 DOCUMENTS["docs/webhooks.md"] = {
     "meshpost upstream skip NAME": {"put": {"NAME": "alarm"}, "code": 64, "because": "the server takes all: there is nothing to skip"},
     "meshpost upstream skip NAME SEQ": {"put": {"NAME": "alarm", "SEQ": "17"}, "code": 64, "because": "the server takes all: there is nothing to skip"},

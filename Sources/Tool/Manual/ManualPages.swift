@@ -79,7 +79,15 @@ struct ManualPages {
       text += paragraphs(leaf["abstract"]?.string) + paragraphs(leaf["discussion"]?.string) + options(leaf)
       text += json("\(name) \(Self.name(leaf))")
     }
-    return text + exitStatus + footer
+    return text + examples([name] + leaves.map { "\(name) \(Self.name($0))" }) + exitStatus + footer
+  }
+
+  private func examples(_ commands: [String]) -> String {
+    let all = commands.flatMap { Examples.all[$0] ?? [] }
+    guard !all.isEmpty else { return "" }
+    // A plain quote would be a typographic one.
+    let lines = all.map { "# \(escape($0.meaning))\n\(escape($0.line).replacing("'", with: "\\(aq"))\n" }
+    return ".SH EXAMPLES\n.nf\n" + lines.joined(separator: "\n") + ".fi\n"
   }
 
   private func head(_ name: String, _ abstract: String) -> String {
@@ -155,7 +163,8 @@ struct ManualPages {
 
   private func paragraphs(_ text: String?) -> String {
     guard let text, !text.isEmpty else { return "" }
-    return text.split(separator: "\n\n").map { ".PP\n\(escape(String($0)))\n" }.joined()
+    let parts = text.split(separator: "\n\n").filter { !$0.hasPrefix(Examples.heading) }
+    return parts.map { ".PP\n\(escape(String($0)))\n" }.joined()
   }
 
   /// roff treats a backslash, a leading dot or quote, and a hyphen specially.

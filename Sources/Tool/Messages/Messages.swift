@@ -36,7 +36,8 @@ struct MessageFilter: ParsableArguments {
 
 struct MessagesCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
-    commandName: "messages", abstract: "List received and sent messages, newest last.")
+    commandName: "messages", abstract: "List received and sent messages, newest last.",
+    discussion: Examples.of("messages"))
   @OptionGroup var connection: Connection
   @OptionGroup var filter: MessageFilter
   @Option(help: "Maximum number of messages.") var limit = 20

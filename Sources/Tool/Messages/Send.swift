@@ -9,11 +9,13 @@ import JSON
 struct SendCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "send", abstract: "Send a message to a node, a room or a channel.",
-    discussion: """
-      TO is a name or a unique prefix of one, a key or a prefix of one, or a #channel. The message is queued, and sent \
-      when the radio and the air time limit allow it. Exit codes with --wait: 0 delivered (on a channel: sent), 75 not \
-      acknowledged (yet) or expired, 76 refused by the radio, 77 the room allows only reading, 70 cancelled.
-      """)
+    discussion: Examples.of(
+      "send",
+      after: """
+        TO is a name or a unique prefix of one, a key or a prefix of one, or a #channel. The message is queued, and sent \
+        when the radio and the air time limit allow it. Exit codes with --wait: 0 delivered (on a channel: sent), 75 not \
+        acknowledged (yet) or expired, 76 refused by the radio, 77 the room allows only reading, 70 cancelled.
+        """))
   @OptionGroup var connection: Connection
   @Argument(help: "The recipient.", completion: Completing.everybody) var to: String
   @Argument(help: "The text; `-` reads it from standard input. After `--`, words may begin with a dash.") var text:

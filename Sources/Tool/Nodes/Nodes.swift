@@ -208,6 +208,7 @@ struct ChannelCommand: ParsableCommand {
 struct NodeCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "node", abstract: "Query and administer repeaters, rooms, sensors and companions.",
+    discussion: Examples.of("node"),
     subcommands: [
       Login.self, Logout.self, Status.self, TelemetryCommand.self, NeighboursCommand.self, NodeRegion.self,
       NodeRegions.self, Trace.self, CLI.self, Clock.self, Snapshot.self, Diff.self, Access.self, Readings.self,

@@ -10,14 +10,16 @@ import UntrustedText
 struct SetupCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "setup", abstract: "Set up the gateway on this machine: radio, servers, configuration, service.",
-    discussion: """
-      Prompts for everything that is not given by options; with --unattended it never prompts. An existing configuration is \
-      kept: options change it or add to it, and repeating them changes nothing. The gateway checks the new configuration \
-      before it replaces the previous one, which is saved beside it; what the gateway refuses is asked again or, with \
-      --unattended, not written. The gateway's name changes only with --name. Secrets are read from files or typed without echo, and \
-      stored readable by root only. Exits with 0 if the gateway runs and everything answers, with 69 if it runs and \
-      something does not answer yet.
-      """)
+    discussion: Examples.of(
+      "setup",
+      after: """
+        Prompts for everything that is not given by options; with --unattended it never prompts. An existing configuration is \
+        kept: options change it or add to it, and repeating them changes nothing. The gateway checks the new configuration \
+        before it replaces the previous one, which is saved beside it; what the gateway refuses is asked again or, with \
+        --unattended, not written. The gateway's name changes only with --name. Secrets are read from files or typed without echo, and \
+        stored readable by root only. Exits with 0 if the gateway runs and everything answers, with 69 if it runs and \
+        something does not answer yet.
+        """))
 
   @Option(help: "The radio's link: serial:…, ble:…, tcp:…, auto:.") var link: String?
   @Option(help: "Only accept the radio with this public key prefix (8 hex digits or more).") var key: String?
