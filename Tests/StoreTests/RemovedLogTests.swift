@@ -135,6 +135,78 @@ import Testing
     withExtendedLifetime((whole, lacking)) {}
   }
 
+  @Test func `the log of a missing database is saved before a restoration, and is not read into the restored one`()
+    throws
+  {
+    for isMissing in [true, false] {
+      let (card, other) = (try killed(), try killed(without: ["-wal", ".id", ".mark"]))
+      let log = try Data(contentsOf: URL(filePath: card.settings.location + "-wal"))
+      unlink(card.settings.location)
+      if !isMissing { try Data().write(to: URL(filePath: card.settings.location)) }
+      let replaced = try #require(try Store.restore(other.settings.location, settings: card.settings))
+      let isUnknown = replaced.unsent == nil
+      #expect(isUnknown)
+      let kept = isMissing ? replaced.location : replaced.location + "-wal"
+      #expect(try Data(contentsOf: URL(filePath: kept)) == log)
+      let store = try Store(card.settings, replaced: replaced)
+      #expect(store.epoch != other.epoch && store.identity.epochFirst == 6)
+      #expect(store.provenance.loss?.cause == .restored && store.provenance.loss?.saved == replaced.location)
+      withExtendedLifetime((card, other)) {}
+    }
+  }
+
+  @Test func `an empty backup beside a log is refused, and its log stays`() throws {
+    let card = try killed(without: [".id", ".mark"])
+    try Data().write(to: URL(filePath: card.settings.location))
+    let settings = Store.Settings(location: card.folder.location("new.db"))
+    #expect { _ = try Store.restore(card.settings.location, settings: settings) } throws: {
+      "\($0)".contains("it is empty, and its log (-wal)")
+    }
+    #expect(FileManager.default.fileExists(atPath: card.settings.location + "-wal"))
+    withExtendedLifetime(card) {}
+  }
+
+  /// `isBackup`: it is the backup's log; otherwise that of the database that is replaced.
+  @Test(arguments: [true, false]) func `what a damaged log has is not counted as restored, or as known`(
+    _ isBackup: Bool
+  ) throws {
+    let (shop, card) = (try Shop(in: Scratch(inMemory: true)), Scratch(inMemory: true))
+    defer { withExtendedLifetime(card) {} }
+    _ = try shop.store.openCursor(of: "hub", fromStart: true)
+    try shop.store.checkpoint()
+    for _ in 0..<12 { try shop.append(1) }
+    let (damaged, whole) = (Store.Settings(location: card.location("damaged")), card.location("whole"))
+    for suffix in ["", "-wal"] {
+      let source = shop.scratch.location("gw.db" + suffix)
+      try FileManager.default.copyItem(atPath: source, toPath: damaged.location + suffix)
+      try FileManager.default.copyItem(atPath: source, toPath: whole + suffix)
+    }
+    var log = try Data(contentsOf: URL(filePath: damaged.location + "-wal"))
+    log[32 + 3 * (24 + Int(Store.pageSize)) + 300] ^= 1
+    try log.write(to: URL(filePath: damaged.location + "-wal"))
+    #expect(Store.lostTransactions(of: whole) == nil)
+    #expect(try #require(Store.lostTransactions(of: damaged.location)) > 1)
+    guard isBackup else {
+      let replaced = try #require(try Store.restore(whole, settings: damaged))
+      let isUnknown = replaced.unsent == nil
+      #expect(isUnknown)
+      return
+    }
+    let settings = Store.Settings(location: card.location("gw.db"))
+    #expect(try Store.restore(damaged.location, settings: settings) == nil)
+    let store = try Store(settings)
+    let had = store.lastSeq
+    #expect(had < 12)
+    try store.renewEpoch(telling: store.lossOfBackup(log: damaged.location + "-wal"))
+    var told: [String] = []
+    try store.readJournal(after: had) { event, _ in
+      told.append("\(event.kind) \(String(decoding: event.body, as: UTF8.self))")
+      return true
+    }
+    #expect(told.count == 1 && told.first?.contains("gap") == true, "\(told)")
+    #expect(told.first?.contains("\"kept\":\(had)") == true && told.first?.contains("damaged-wal") == true, "\(told)")
+  }
+
   @Test func `a database that replaces a damaged one is marked with its log`() throws {
     let (shop, card) = (try Shop(in: Scratch(inMemory: true)), Scratch(inMemory: true))
     try shop.append(3)

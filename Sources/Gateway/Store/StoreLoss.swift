@@ -210,6 +210,11 @@ extension Store {
     return found
   }
 
+  /// What `restore` has not read of a backup's log, for the first event of the restored database's new epoch. `log`: that log.
+  public func lossOfBackup(log: String) -> StoreLoss {
+    StoreLoss(cause: .log, epoch: epoch, kept: lastSeq, saved: log)
+  }
+
   /// If several checks find the same loss, the most specific one counts.
   private func foundLoss() throws(StoreError) -> StoreLoss? {
     if let saved = provenance.setAside {

@@ -11,8 +11,12 @@ extension Daemon {
   public static func restore(_ backup: String, _ configuration: GatewayConfiguration) throws(StartError) -> String {
     let clocks = LinuxClocks()
     do {
+      let lost = Store.lostTransactions(of: backup)
       let replaced = try Store.restore(backup, settings: configuration.store, clocks: clocks)
-      let words = "\(backup) is restored, \(try renewed(configuration, clocks, replaced))"
+      let log = lost.map { _ in backup + "-wal" }
+      let missing = lost.map { ", without \($0) transactions or more: its log, \(backup)-wal, is damaged before them" }
+      let words =
+        "\(backup) is restored\(missing ?? ""), \(try renewed(configuration, clocks, replaced, damagedLog: log))"
       // The store is closed now, and has all files that root has made.
       try Store.handOver(configuration.store)
       return replaced.map { "\(words). The previous database was saved as \($0.location)\(Self.left($0))" } ?? words
@@ -24,7 +28,7 @@ extension Daemon {
   /// Reports the events that only the previous database has, and that upstreams do not get any more.
   private static func left(_ replaced: Store.Replaced) -> String {
     guard let unsent = replaced.unsent else {
-      return "; it cannot be read, so it is unknown which of its events upstreams lack"
+      return "; it cannot be read, or only a part of it, so it is unknown which of its events upstreams lack"
     }
     let amounts = unsent.map { "\($0.upstream) \($0.events)" }.joined(separator: ", ")
     let words =
@@ -34,11 +38,11 @@ extension Daemon {
   }
 
   private static func renewed(
-    _ configuration: GatewayConfiguration, _ clocks: any Clocks, _ replaced: Store.Replaced?
+    _ configuration: GatewayConfiguration, _ clocks: any Clocks, _ replaced: Store.Replaced?, damagedLog: String?
   ) throws(StoreError) -> String {
     let store = try Store(configuration.store, clocks: clocks, replaced: replaced)
     // Otherwise opening it has renewed the epoch, and its first event reports the loss.
-    if store.provenance.loss == nil { try store.renewEpoch() }
+    if store.provenance.loss == nil { try store.renewEpoch(telling: damagedLog.map { store.lossOfBackup(log: $0) }) }
     return "epoch \(store.epoch), \(store.lastSeq) events"
   }
 }

@@ -45,10 +45,14 @@ extension Store {
     if StoreFiles.number(of: backup + "-wal") != nil { try StoreFiles.copy(backup + "-wal", to: part + "-wal") }
     try prove(part, of: backup, settings)
     var replaced: Replaced?
-    if access(settings.location, F_OK) == 0 {
+    let (isThere, trouble) = (access(settings.location, F_OK) == 0, StoreFiles.logTrouble(settings.location))
+    // SQLite would read the log of a database that is missing into the restored one.
+    if isThere || trouble == .databaseIsGone {
       let (unsent, other) = compare(settings.location, with: part)
       let saved = try moveAside(settings.location, "replaced", clocks)
-      replaced = Replaced(location: saved, unsent: unsent, otherGateway: other)
+      // What SQLite does not read of a damaged log cannot be counted.
+      replaced = Replaced(
+        location: isThere ? saved : saved + "-wal", unsent: trouble == nil ? unsent : nil, otherGateway: other)
     }
     for suffix in ["-wal", "-shm"] { unlink(part + suffix) }
     guard rename(part, settings.location) == 0 else {
@@ -58,11 +62,20 @@ extension Store {
     return replaced
   }
 
+  /// At least so many transactions in the log of a backup come after a damaged one, so that SQLite does not read them and `restore` does not restore
+  /// them; `nil`: none, or it has no log.
+  public static func lostTransactions(of backup: String) -> Int? {
+    guard case .breaksOff(let lost)? = StoreFiles.logTrouble(backup) else { return nil }
+    return lost
+  }
+
   /// Events of the replaced database that an upstream does not get any more, because they are not in `backup`, and whose
   /// backup it is.
   private static func compare(
     _ location: String, with backup: String
   ) -> (unsent: [(upstream: String, events: Int64)]?, otherGateway: String?) {
+    // SQLite deletes the log of an empty database, even if it may only read.
+    guard StoreFiles.logTrouble(location) != .databaseIsGone else { return (nil, nil) }
     var unsent: [(upstream: String, events: Int64)] = []
     do throws(SQLiteError) {
       let previous = try Database(location: location, readOnly: true)
@@ -168,6 +181,10 @@ extension Store {
     guard stat(backup, &facts) == 0, access(backup, R_OK) == 0 else { throw .file(backup) }
     // Opening a pipe would wait without end.
     guard facts.st_mode & S_IFMT == S_IFREG else { throw .misplaced("\(backup) is not a file") }
+    // SQLite would delete that log, even if it may only read.
+    guard StoreFiles.logTrouble(backup) != .databaseIsGone else {
+      throw .misplaced("\(backup) is not a valid backup: it is empty, and its log (-wal) is no database by itself")
+    }
     do throws(SQLiteError) {
       let database = try Database(location: backup, readOnly: true)
       // Bytes after the end of the database do not belong to it, and may be more than the disk has room for.
