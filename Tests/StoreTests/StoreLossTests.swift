@@ -285,6 +285,21 @@ import Testing
     #expect(told.map { $0["reason"]?.string } == ["damaged", "removed"])
   }
 
+  @Test func `the loss of a database is told although the next one is damaged before it is stored there`() throws {
+    let first = try filled(7, settings)
+    let store = try Store(settings)
+    // The disk does not take the first write of the new database.
+    store.write { _ throws(SQLiteError) in throw SQLiteError(code: 13, message: "no room") }
+    _ = try store.replaceDamaged(unsent: 7)
+    let second = store.epoch
+    let stored = try gaps(store)
+    #expect(stored.isEmpty && second != first)
+    _ = try store.replaceDamaged(unsent: 0)
+    let told = try gaps(store)
+    #expect(told.map { $0["epoch"]?.string } == [first] && told.first?["at_most"]?.integer == 7, "\(told)")
+    #expect(store.provenance.losses.map(\.epoch) == [second, first])
+  }
+
   @Test func `a database without a loss of its own does not hide the loss of the one before it`() throws {
     let first = try filled(7, settings)
     let store = try Store(settings)

@@ -237,7 +237,7 @@ public final class Store {
     database.keepsLog = marksLog
     noteOwnFile()
     // Written before anything else, even if the disk does not accept it yet.
-    transactions.writeAlong("loss") { store throws(SQLiteError) in
+    transactions.writeAlong(Self.lossWork) { store throws(SQLiteError) in
       try store.tell(lost, after: untold)
       for upstream in upstreams { try store.beginAnew(upstream) }
     }
@@ -247,14 +247,20 @@ public final class Store {
     return target
   }
 
+  /// The name of the deferred work that stores the loss.
+  private static let lossWork = "loss"
+
   /// Whether the damaged database is renamed, and no other has its place yet.
   public var isSetAside: Bool { replacing != nil }
 
   /// Renames the damaged database. Whatever fails next, this is the file with the lost events.
   private func setAside(_ unsent: Int64?) throws(StoreError) -> (StoreLoss, [StoreLoss]) {
-    // `try?`: what cannot be read may not have been reported. The short form in the database has no amounts.
     let known = provenance.losses
-    let untold = (try? untold())?.map { loss in known.first { $0.epoch == loss.epoch } ?? loss } ?? known
+    let missing = known.filter { $0.atMost != 0 }
+    // The short form in the database has no amounts. `try?`: what cannot be read may not have been reported.
+    let stored = (try? untold())?.map { loss in known.first { $0.epoch == loss.epoch } ?? loss }
+    // This database may itself have replaced one, and not have the loss yet.
+    let untold = transactions.defers(Self.lossWork) ? missing : stored ?? missing
     let target = try Self.moveAside(settings.location, "corrupt", clocks)
     let lost = StoreLoss(cause: .damaged, epoch: epoch, last: lastSeq, atMost: unsent, saved: target)
     return (lost, untold)

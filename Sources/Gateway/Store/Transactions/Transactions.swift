@@ -34,6 +34,8 @@ public final class Transactions {
   /// Whether there are writes that are not on disk yet.
   public var hasUncommitted: Bool { writes > 0 }
   var hasDeferred: Bool { !deferred.isEmpty }
+  /// Whether deferred work of this name is not on disk yet.
+  func defers(_ name: String) -> Bool { deferred[name] != nil || taken[name] != nil }
 
   /// Counts a write. Its caller does its work, unless the transaction has failed already (`doom`).
   func add(_ when: When) {
