@@ -7,6 +7,8 @@ import Glibc
 public enum StreamEnd: Error, Equatable, Sendable {
   /// The peer closed it regularly.
   case closed
+  /// It ended without the end of TLS: somebody on the way may have cut off the rest of what the peer has sent.
+  case cut
   case failed(String)
   /// The owner closed it, or the reading task was cancelled.
   case cancelled

@@ -184,7 +184,12 @@ public final class TLSStream: ByteStream {
         sendOut()
         if !bytes.isEmpty { return bytes }
       }
-      let bytes = try await socket.read()
+      let bytes: [UInt8]
+      do throws(StreamEnd) {
+        bytes = try await socket.read()
+      } catch {
+        throw error == .closed ? StreamEnd.cut : error
+      }
       BIO_write(incoming, bytes, Int32(bytes.count))
     }
   }

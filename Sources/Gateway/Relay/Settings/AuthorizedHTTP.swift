@@ -51,8 +51,7 @@ final class AuthorizedHTTP {
     do throws(HTTPFailure) {
       // Hubs and webhooks recognise events, which they would get again in any case.
       return .success(
-        try await client.send(
-          request, timeout: settings.timeout, isRepeatable: true, onPiece: keepsBody ? nil : { _ in }))
+        try await client.send(request, timeout: settings.timeout, isRepeatable: true, ignoresBody: !keepsBody))
     } catch {
       return .failure(error)
     }

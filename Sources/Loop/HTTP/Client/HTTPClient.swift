@@ -142,16 +142,20 @@ public final class HTTPClient {
   /// Sends the request and returns the whole answer, or passes its body to `onPiece` as it arrives (then the returned body is
   /// empty, except for refusals). The body of a refusal is cut if it is too large, or if the connection ends within it. Fails
   /// if nothing is transferred either way for `timeout`; `nil` waits forever. `isRepeatable`: the server recognises the
-  /// request if it gets it twice, whatever its method.
+  /// request if it gets it twice, whatever its method. `ignoresBody`: only the status matters, also that of a 2xx answer whose
+  /// body is cut; its body is not kept.
   public func send(
-    _ request: HTTPRequest, timeout: Duration?, isRepeatable: Bool = false, onPiece: (([UInt8]) -> Void)? = nil
+    _ request: HTTPRequest, timeout: Duration?, isRepeatable: Bool = false, ignoresBody: Bool = false,
+    onPiece: (([UInt8]) -> Void)? = nil
   ) async throws(HTTPFailure) -> HTTPResponse {
     guard !isBusy else { throw .closed("another request is in progress") }
     (isBusy, isClosed, isConnected) = (true, false, false)
     defer { isBusy = false }
     do {
       return try await loop.whileMoving(timeout, { [weak self] in self?.stream?.movedBytes ?? 0 }) {
-        try await self.exchange(request, isRepeatable: isRepeatable || request.isIdempotent, onPiece)
+        try await self.exchange(
+          request, isRepeatable: isRepeatable || request.isIdempotent,
+          Answer(ignoresBody: ignoresBody, onPiece: onPiece))
       }
     } catch {
       closeStream()
@@ -210,14 +214,12 @@ public final class HTTPClient {
 
   // MARK: One request
 
-  private func exchange(
-    _ request: HTTPRequest, isRepeatable: Bool, _ onPiece: (([UInt8]) -> Void)?
-  ) async throws -> HTTPResponse {
+  private func exchange(_ request: HTTPRequest, isRepeatable: Bool, _ empty: Answer) async throws -> HTTPResponse {
     // Nothing was sent yet: any request may go over a new connection.
     if let stream, !stream.isQuiet { closeStream() }
     if stream != nil {
       do {
-        return try await ask(request, onPiece)
+        return try await ask(request, empty)
       } catch let unanswered as Unanswered {
         // The server may have closed the idle connection, or have done all before it ended. So only what it may do twice is retried, once, on a new
         // connection (RFC 9110, 9.2.2).
@@ -226,7 +228,7 @@ public final class HTTPClient {
     }
     stream = try await connect()
     do {
-      return try await ask(request, onPiece)
+      return try await ask(request, empty)
     } catch let unanswered as Unanswered {
       throw unanswered.failure
     }
@@ -239,12 +241,11 @@ public final class HTTPClient {
     var failure: HTTPFailure { end == .cancelled ? .cancelled : .closed(end.reason ?? "by the server") }
   }
 
-  private func ask(_ request: HTTPRequest, _ onPiece: (([UInt8]) -> Void)?) async throws -> HTTPResponse {
+  private func ask(_ request: HTTPRequest, _ empty: Answer) async throws -> HTTPResponse {
     guard let stream else { throw HTTPFailure.cancelled }
     isConnected = true
-    // A body that is passed on is not kept.
-    parser = HTTPParser(.responses, maxBody: onPiece == nil ? Self.maxBody : .max)
-    var answer = Answer(onPiece: onPiece)
+    var answer = empty
+    parser = HTTPParser(.responses, maxBody: answer.keepsBody ? Self.maxBody : .max)
     stream.write(request.encode(host: hostHeader))
     while !answer.isOver {
       let bytes: [UInt8]
@@ -254,7 +255,8 @@ public final class HTTPClient {
         self.stream = nil
         if error == .closed, parser.endsWithConnection { return answer.response }
         guard answer.response.status != 0, error != .cancelled else { throw Unanswered(end: error) }
-        if answer.isRefusal { return answer.response }
+        if answer.isEnough { return answer.response }
+        if error == .cut { throw HTTPFailure.closed("the end of the answer may be missing") }
         throw HTTPFailure.closed(error.reason ?? "by the server")
       }
       do throws(HTTPParseError) {
@@ -263,7 +265,7 @@ public final class HTTPClient {
         // More than one answer arrived: the next one could not be assigned.
         if answer.isOver, !parser.keepsAlive || taken < bytes.count { closeStream() }
       } catch {
-        guard answer.isRefusal else { throw HTTPFailure.malformed("\(error)") }
+        guard answer.isEnough else { throw HTTPFailure.malformed("\(error)") }
         closeStream()
         return answer.response
       }
@@ -272,18 +274,23 @@ public final class HTTPClient {
   }
 
   private struct Answer {
+    let ignoresBody: Bool
     let onPiece: (([UInt8]) -> Void)?
+    /// Of a 2xx answer. Another body has no size limit.
+    var keepsBody: Bool { !ignoresBody && onPiece == nil }
     var response = HTTPResponse(status: 0)
     var isOver = false
     var isTooLarge = false
     /// The status says all that matters: it counts without the whole body, too.
-    var isRefusal: Bool { response.status != 0 && !(200..<300).contains(response.status) }
+    var isEnough: Bool { response.status != 0 && (ignoresBody || !isSuccess) }
+    private var isSuccess: Bool { (200..<300).contains(response.status) }
 
     mutating func take(_ event: HTTPParser.Event) {
       switch event {
       case .response(let status, let headers): response = HTTPResponse(status: status, headers: headers)
       case .body(let piece):
-        if let onPiece, (200..<300).contains(response.status) { return onPiece(piece) }
+        if isSuccess, ignoresBody { return }
+        if isSuccess, let onPiece { return onPiece(piece) }
         isTooLarge = isTooLarge || response.body.count + piece.count > HTTPClient.maxBody
         if !isTooLarge { response.body.append(contentsOf: piece) }
       case .end: isOver = true
