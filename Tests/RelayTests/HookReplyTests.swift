@@ -18,14 +18,16 @@ import Timing
   private let scratch = Scratch()
   private let loop = EventLoop()
 
-  private func hook(_ script: String, timeout: Duration, log: Log) throws -> HookCarrier {
+  private func hook(
+    _ script: String, timeout: Duration, takesGaps: Bool = true, log: Log
+  ) throws -> HookCarrier {
     chmod(scratch.folder.path(), 0o777)
     let program = scratch.write("hook.sh", "#!/bin/sh\n\(script)\n")
     chmod(program, 0o755)
     return HookCarrier(
       .init(
         run: [program], user: geteuid() == 0 ? "nobody" : nil, timeout: timeout, memory: 1 << 28, replies: true,
-        socket: ""), name: "h", takesGaps: true,
+        socket: ""), name: "h", takesGaps: takesGaps,
       store: try Store(Store.Settings(location: scratch.location("gw.db"))), on: loop, log: log)
   }
 
@@ -53,6 +55,22 @@ import Timing
     #expect(
       lines == ["h: a reply is not sent: the message's sender is not certain (logged at most once an hour)"],
       "\(lines)")
+  }
+
+  @Test func `gaps of which the program is not told are logged a few times, not one by one`() throws {
+    var lines: [String] = []
+    let log = Log(level: .warning, sink: { _, line in lines.append(line) })
+    let hook = try hook("exit 1", timeout: .seconds(10), takesGaps: false, log: log)
+    var taken = 0
+    _ = loop.begin {
+      for seq in 1...1000 {
+        let gap = Array(#"{"first":1,"last":1,"count":1,"reason":"damaged"}"#.utf8)
+        let event = JournalEvent(seq: Int64(seq), at: 1, trusted: true, kind: "gap", body: gap)
+        if case .acknowledged = await hook.carry(Batch(event, lane: nil)) { taken += 1 }
+      }
+    }
+    #expect(turn(loop) { taken == 1000 }, "\(lines.last ?? "")")
+    #expect(lines.count == 8 && lines.allSatisfy { $0.contains("missing events") }, "\(lines)")
   }
 
   @Test func `output of which nothing is seen is no reply`() throws {

@@ -27,6 +27,8 @@ final class HookCarrier: Carrier {
   private(set) var bytesSent: UInt64 = 0
   /// Replies that were not sent since the log last reported one, and the limit of these lines.
   private var (unsent, unsentLines) = (0, Ration.hourly)
+  /// The same for gaps of which the program is not told: a damaged database may have one in the place of each event.
+  private var (untoldGaps, gapLines) = (0, Ration(most: 8, oneIn: .seconds(3600)))
 
   /// The longest reply, in bytes; the rest is cut off. Its standard error is logged up to the same length.
   private static let maxOutput = 1024
@@ -55,12 +57,7 @@ final class HookCarrier: Carrier {
     guard let event = batch.events.first else { return .acknowledged(through: batch.last) }
     let through = batch.events.count > 1 ? event.seq : batch.last
     guard takesGaps || event.kind != EventKind.gap.rawValue else {
-      let body = event.json
-      let most = body?["at_most"]?.integer.map { "at most \($0)" }
-      let count = body?["count"]?.integer.map { "\($0)" } ?? most ?? "nobody knows how many"
-      log.warning(
-        "\(name): missing events, which were deleted before it had them, damaged or lost with a database: \(count). Its `kinds` do not name gap: its program is not told"
-      )
+      tellGap(event.json)
       return .acknowledged(through: through)
     }
     let exit: ChildProcess.Exit
@@ -76,6 +73,17 @@ final class HookCarrier: Carrier {
       return .retry(reason: "the reply could not be stored", after: nil)
     }
     return verdict
+  }
+
+  private func tellGap(_ gap: JSONValue?) {
+    guard gapLines.take(at: loop.now) else { return untoldGaps += 1 }
+    let most = gap?["at_most"]?.integer.map { "at most \($0)" }
+    let count = gap?["count"]?.integer.map { "\($0)" } ?? most ?? "nobody knows how many"
+    let more = untoldGaps == 0 ? "" : ", and those of \(untoldGaps) other gaps since this was logged last"
+    untoldGaps = 0
+    log.warning(
+      "\(name): missing events, which were deleted before it had them, damaged or lost with a database: \(count)\(more). Its `kinds` do not name gap: its program is not told"
+    )
   }
 
   func test() async -> Verdict { await carry(Batch(testOf: store, at: Moment(loop.wallClock))) }
