@@ -64,6 +64,34 @@ private final class FullDisk: RelayHost {
     withExtendedLifetime(intake) {}
   }
 
+  @Test func `a broker's command that waits in an old session is refused, and told, when none is allowed any more`()
+    throws
+  {
+    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
+    let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"), clocks: loop.clocks)
+    loop.afterTurn { store.commit() }
+    let settings = UpstreamSettings.MQTTSettings(
+      topic: try TopicTemplate("t"), statusTopic: try TopicTemplate("s"), commandTopic: try TopicTemplate("command"))
+    let carrier = try MQTTCarrier(
+      UpstreamSettings(kind: .mqtt(settings), journal: Upstream.Settings(name: "b"), url: "mqtt://host"), settings,
+      proxy: nil, store: store, on: loop)
+    var lines: [String] = []
+    let intake = CommandIntake(
+      CommandIntake.Settings(), upstream: "b", store: store, on: loop,
+      log: Log(level: .warning, sink: { _, line in lines.append(line) }))
+    carrier.commands = intake
+    var acknowledged = 0
+    let command = MQTTMessage(
+      topic: "command", payload: Array(#"{"id":"c","command":"send","to":"x","text":"y"}"#.utf8))
+    carrier.client.onMessage(command, { acknowledged += 1 })
+    loop.pass(.seconds(5))
+    let answer = try store.commandAnswer("c", of: "b").map { String(decoding: $0, as: UTF8.self) }
+    #expect(acknowledged == 1 && answer?.contains("not_allowed") == true, "\(answer ?? "none")")
+    #expect(intake.unpermitted == ["send"] && lines.contains { $0.contains("the command send is refused") }, "\(lines)")
+    carrier.close()
+    withExtendedLifetime((intake, scratch)) {}
+  }
+
   @Test func `the reply of a hook that the disk refuses is not given up`() throws {
     signal(SIGPIPE, SIG_IGN)
     let (scratch, loop, host) = (Scratch(), EventLoop(), FullDisk(refusing: 1))

@@ -62,6 +62,10 @@ final class StandingServer {
   private(set) var epochs: Set<String> = []
   /// The epoch of the last greeting.
   private var epoch = ""
+  /// A broker that has kept the session of an earlier connection.
+  var hasSession = false
+  /// The topics of subscriptions that were ended.
+  private(set) var unsubscribed: [String] = []
   /// A hub that reports its position in the answer to a poll.
   var tellsLanes = true
   /// An epoch of another card that began later. The server answers a poll for it, unless the poll names another.
@@ -270,7 +274,8 @@ final class StandingServer {
       switch kind >> 4 {
       case 1:
         isFive = body[6] == 5
-        let answer: [UInt8] = isFive ? [0x20, 3, 0, 0, 0] : [0x20, 2, 0, 0]
+        let flags: UInt8 = hasSession ? 1 : 0
+        let answer: [UInt8] = isFive ? [0x20, 3, flags, 0, 0] : [0x20, 2, flags, 0]
         switch fault {
         case .silent: break
         case .dripsHead: try await drip(answer, line)
@@ -286,6 +291,9 @@ final class StandingServer {
         if text != nil, isSatisfied { return }
       case 8 where fault != .noAnswers:
         line.stream.write(isFive ? [0x90, 4, body[0], body[1], 0, 1] : [0x90, 3, body[0], body[1], 1])
+      case 10:
+        unsubscribed.append(String(decoding: body.dropFirst(isFive ? 5 : 4), as: UTF8.self))
+        line.stream.write(isFive ? [0xB0, 4, body[0], body[1], 0, 0] : [0xB0, 2, body[0], body[1]])
       case 12: line.stream.write([0xD0, 0])
       default: break
       }

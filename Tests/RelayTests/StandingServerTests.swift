@@ -22,13 +22,14 @@ import Timing
     var lines: [String] = []
 
     init(
-      _ way: Way, _ fault: StandingServer.Fault, isSecure: Bool = false, commands: Bool = false, batchEvents: Int = 1
+      _ way: Way, _ fault: StandingServer.Fault, isSecure: Bool = false, commands: Bool = false,
+      hasCommandTopic: Bool = false, batchEvents: Int = 1
     ) throws {
       store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
       server = try StandingServer(fault, on: loop)
       var mqtt = UpstreamSettings.MQTTSettings(
         topic: try TopicTemplate("event"), statusTopic: try TopicTemplate("status"),
-        commandTopic: commands ? try TopicTemplate("command") : nil)
+        commandTopic: commands || hasCommandTopic ? try TopicTemplate("command") : nil)
       mqtt.version = way == .mqtt3 ? .v3 : .v5
       let (kind, scheme): (UpstreamSettings.Kind, String) =
         switch way {
@@ -186,6 +187,17 @@ import Timing
     #expect(bench.pass(60) { bench.upstream.status.pending == 0 })
     let all = (1...40 as ClosedRange<Int>).map { "\($0)" }
     #expect(bench.server.taken == all && bench.server.connections == 1)
+  }
+
+  @Test(arguments: [Way.mqtt5, .mqtt3])
+  func `a subscription to commands that a broker has kept is ended if none is allowed any more`(_ way: Way) throws {
+    for allows in [false, true] {
+      let bench = try Bench(way, .well, commands: allows, hasCommandTopic: true)
+      bench.server.hasSession = true
+      try bench.append(3)
+      #expect(bench.pass(60) { bench.upstream.status.pending == 0 }, "\(bench.lines)")
+      #expect(bench.server.unsubscribed == (allows ? [] : ["command"]) && bench.server.connections == 1)
+    }
   }
 
   private static let cases: [(Way, StandingServer.Fault)] = [

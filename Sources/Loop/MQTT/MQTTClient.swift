@@ -227,6 +227,12 @@ public final class MQTTClient {
     flush()
   }
 
+  /// Ends a subscription that the broker has kept with the session.
+  public func unsubscribe(_ topic: String) {
+    step { $0.unsubscribe(topic, now: $1) }
+    flush()
+  }
+
   /// Returns when the broker accepts one more publication, or the connection has ended. Earlier publications are sent first.
   public func untilRoom() async throws(CancellationError) {
     while session.connection?.hasRoom == false {

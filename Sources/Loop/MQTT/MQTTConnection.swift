@@ -33,6 +33,7 @@ struct MQTTConnection {
   private var unacknowledged: Set<UInt16> = []
   /// Encoded publications beyond the window. Not empty only while the window is full.
   private var queue: [(id: UInt16, bytes: [UInt8])] = []
+  /// Of SUBSCRIBE and UNSUBSCRIBE.
   private var subscriptions: Set<UInt16> = []
   /// Received messages that the owner has not acknowledged.
   private var incoming: Set<UInt16> = []
@@ -94,6 +95,12 @@ struct MQTTConnection {
     let id = freshID()
     subscriptions.insert(id)
     send(MQTTCommand.subscribe(topic: topic, id: id, decoder.version, isOthers: isOthers).encode(), now)
+  }
+
+  mutating func unsubscribe(_ topic: String, now: MonotonicTime) {
+    let id = freshID()
+    subscriptions.insert(id)
+    send(MQTTCommand.unsubscribe(topic: topic, id: id, decoder.version).encode(), now)
   }
 
   /// The owner has stored a message. Only the first time counts.
@@ -172,6 +179,10 @@ struct MQTTConnection {
       guard subscriptions.remove(id) != nil else { throw .protocolError("an answer without a subscription") }
       answers &+= 1
       return refusal(code, reason).map { .end(.refused($0)) }
+    case .unsubscribed(let id):
+      guard subscriptions.remove(id) != nil else { throw .protocolError("an answer without a subscription") }
+      answers &+= 1
+      return nil
     }
   }
 

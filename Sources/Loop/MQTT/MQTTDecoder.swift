@@ -68,6 +68,7 @@ struct MQTTDecoder {
       let (code, reason) = try verdict(&body)
       return .acknowledged(id: id, code: code, reason: reason)
     case 9: return try subscribed(&body)
+    case 11: return try unsubscribed(&body)
     case 13:
       try body.end()
       return .pong
@@ -121,6 +122,17 @@ struct MQTTDecoder {
     guard code < 3 || code >= 0x80 else { throw .malformed("a subscription with the code \(code)") }
     try body.end()
     return .subscribed(id: id, code: code, reason: properties.text(0x1F))
+  }
+
+  private func unsubscribed(_ body: inout MQTTBody) throws(MQTTError) -> MQTTEvent {
+    let id = try body.identifier()
+    if version == .v5 {
+      _ = try MQTTProperties(&body, of: .acknowledgement)
+      // Whether there was a subscription makes no difference.
+      _ = try body.byte()
+    }
+    try body.end()
+    return .unsubscribed(id: id)
   }
 
   private func disconnected(_ body: inout MQTTBody) throws(MQTTError) -> MQTTEvent {

@@ -37,6 +37,7 @@ enum MQTTCommand: Equatable {
   case acknowledge(id: UInt16)
   /// `isOthers`: messages that this client publishes do not come back (version 5).
   case subscribe(topic: String, id: UInt16, MQTTVersion, isOthers: Bool = false)
+  case unsubscribe(topic: String, id: UInt16, MQTTVersion)
   case ping
   /// 0: a normal end. Other codes exist in version 5 only.
   case disconnect(code: UInt8)
@@ -54,6 +55,8 @@ enum MQTTCommand: Equatable {
       let options: UInt8 = isOthers && version == .v5 ? 0x05 : 1
       let body = Self.word(id) + (version == .v5 ? [0] : []) + Self.string(topic) + [options]
       return Self.packet(0x82, body)
+    case .unsubscribe(let topic, let id, let version):
+      return Self.packet(0xA2, Self.word(id) + (version == .v5 ? [0] : []) + Self.string(topic))
     case .ping: return [0xC0, 0]
     case .disconnect(let code): return code == 0 ? [0xE0, 0] : [0xE0, 1, code]
     }
@@ -156,6 +159,7 @@ enum MQTTEvent: Equatable {
   /// `isRepeated`: the broker has sent it before, on this connection or an earlier one.
   case message(MQTTMessage, id: UInt16?, isRepeated: Bool)
   case subscribed(id: UInt16, code: UInt8, reason: String?)
+  case unsubscribed(id: UInt16)
   case pong
   case disconnected(code: UInt8, reason: String?, server: String?)
 }

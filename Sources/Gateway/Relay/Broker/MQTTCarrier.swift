@@ -80,6 +80,9 @@ final class MQTTCarrier: MeteredCarrier {
 
   private var commandTopic: String? { commandsTemplate?.renderForCommands(gateway: store.gatewayID) }
 
+  /// The same, also if no command is allowed: the broker may have kept the subscription from when one was.
+  private var requestTopic: String? { settings.commandTopic?.renderForCommands(gateway: store.gatewayID) }
+
   /// Changes a topic at which this gateway receives commands: values from the air could make one.
   func apart(_ topic: String) -> String {
     let own = commandsTemplate.map { [$0] } ?? []
@@ -90,10 +93,10 @@ final class MQTTCarrier: MeteredCarrier {
   }
 
   /// Acknowledges a command when its result is on disk; until then the broker keeps it,
-  /// and it is tried again and again.
+  /// and it is tried again and again. One that is not allowed is refused by the intake, which also tells the operator.
   private func commanded(_ message: MQTTMessage, _ acknowledge: @escaping () -> Void) {
     // A retained command would be repeated at each connection.
-    guard let topic = commandTopic, message.topic.isExactly(topic), !message.retain else { return acknowledge() }
+    guard let topic = requestTopic, message.topic.isExactly(topic), !message.retain else { return acknowledge() }
     commandTasks.begin { [weak self, loop] in
       var kept = await self?.commands?.take(message.payload)
       // The disk refused it. The broker would send it again only over another connection.
@@ -107,6 +110,7 @@ final class MQTTCarrier: MeteredCarrier {
       let topic = message.responseTopic ?? message.topic + "/result"
       // No answer goes to a topic for commands, to a long topic, or with long correlation data.
       guard !answer.isEmpty, self.client.isUp, TopicTemplate.isPublishable(topic), self.apart(topic).isExactly(topic),
+        !topic.isExactly(message.topic),
         topic.utf8.count + (message.correlation?.count ?? 0) <= Self.maxLabel,
         self.commands?.mayAnswer(atLeast: 0) == true
       else { return }
@@ -187,7 +191,11 @@ final class MQTTCarrier: MeteredCarrier {
 
   /// Publishes the first messages and waits for their acknowledgements, whatever they are: then events may follow.
   private func introduce() async throws(Verdict) {
-    if let topic = commandTopic { client.subscribe(topic, isOthers: true) }
+    if let topic = commandTopic {
+      client.subscribe(topic, isOthers: true)
+    } else if client.hasSession, let topic = requestTopic {
+      client.unsubscribe(topic)
+    }
     homeAssistant = settings.homeAssistantPrefix.map {
       HomeAssistant(
         prefix: $0, notify: settings.homeAssistantNotify, showsAlerts: upstream.journal.filter.takesAlerts,

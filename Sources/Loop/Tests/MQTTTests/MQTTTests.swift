@@ -38,6 +38,8 @@ import Timing
     let subscription = MQTTCommand.subscribe(topic: "t", id: 1, .v5, isOthers: true).encode()
     #expect(subscription.last == 0x05, "QoS 1, No Local")
     #expect(MQTTCommand.subscribe(topic: "t", id: 1, .v3, isOthers: true).encode().last == 1)
+    let end = [MQTTVersion.v5, .v3].map { MQTTCommand.unsubscribe(topic: "t", id: 1, $0).encode() }
+    #expect(end == [[0xA2, 6, 0, 1, 0, 0, 1, 0x74], [0xA2, 5, 0, 1, 0, 1, 0x74]])
     #expect(MQTTCommand.length(127) == [127] && MQTTCommand.length(128) == [0x80, 1])
     #expect(MQTTCommand.length(16_384) == [0x80, 0x80, 1])
   }
@@ -51,6 +53,8 @@ import Timing
         .acknowledged(id: 7, code: 0, reason: nil),
         .acknowledged(id: 8, code: 0x87, reason: nil), .pong, .disconnected(code: 0x8B, reason: nil, server: nil),
       ])
+    #expect(try events([0xB0, 4, 0, 7, 0, 0x11]) == [.unsubscribed(id: 7)])
+    #expect(try events([0xB0, 2, 0, 7], .v3) == [.unsubscribed(id: 7)])
     #expect(
       try events([0x20, 2, 1, 0], .v3) == [.connected(MQTTGreeting(code: 0, hasSession: true))])
     let command: [UInt8] = [0x32, 16, 0, 1, 0x74, 0, 9, 8, 0x08, 0, 1, 0x72, 0x09, 0, 1, 0xFF, 0x68, 0x69]
@@ -107,7 +111,8 @@ import Timing
     ("a length without end", .v5, [0x20, 0x80, 0x80, 0x80, 0x80, 1]),
     ("a long number", .v5, [0x20, 4, 0, 0, 0x80, 0x00]), ("a goodbye in 3.1.1", .v3, [0xE0, 0]),
     ("connect", .v5, [0x10, 0]), ("subscribe", .v5, [0x80, 0]), ("ping", .v5, [0xC0, 0]), ("auth", .v5, [0xF0, 0]),
-    ("unsubscribed", .v5, [0xB0, 3, 0, 1, 0]), ("received", .v5, [0x50, 2, 0, 1]), ("type 0", .v5, [0, 0]),
+    ("the end of a subscription without a code", .v5, [0xB0, 3, 0, 1, 0]),
+    ("the same with one", .v3, [0xB0, 3, 0, 1, 0]), ("received", .v5, [0x50, 2, 0, 1]), ("type 0", .v5, [0, 0]),
     ("a subscription's code", .v3, [0x90, 3, 0, 1, 3]), ("two codes", .v3, [0x90, 4, 0, 1, 1, 1]),
     ("a large packet in 5", .v5, [0x30, 0xFF, 0xFF, 0x7F]),
   ]
@@ -122,6 +127,7 @@ import Timing
     var random = SeededRandom(seed: 5)
     let corpus: [[UInt8]] = [
       [0x20, 6, 0, 0, 3, 0x21, 0, 20], [0x40, 4, 0, 8, 0x87, 0], [0x90, 4, 0, 1, 0, 1], [0xE0, 1, 0x8B],
+      [0xB0, 4, 0, 1, 0, 0x11],
       [0x32, 16, 0, 1, 0x74, 0, 9, 8, 0x08, 0, 1, 0x72, 0x09, 0, 1, 0xFF, 0x68, 0x69],
     ]
     var refused = 0
@@ -317,6 +323,7 @@ final class ScriptedBroker {
   private static let breaches: [(String, [UInt8], UInt8)] = [
     ("a second greeting", [0x20, 3, 0, 0, 0], 0x82),
     ("an answer without a subscription", [0x90, 4, 0, 9, 0, 1], 0x82),
+    ("the end of no subscription", [0xB0, 4, 0, 9, 0, 0], 0x82),
     ("bad UTF-8", [0x30, 5, 0, 2, 0xC3, 0x28, 0], 0x81),
     ("one identifier twice", [0x32, 6, 0, 1, 0x74, 0, 9, 0, 0x32, 6, 0, 1, 0x74, 0, 9, 0], 0x91),
     ("a topic alias", [0x30, 7, 0, 1, 0x74, 3, 0x23, 0, 1], 0x94), ("too large", [0x30, 0xFF, 0xFF, 0x7F], 0x95),
