@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
+import SQLite
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import Hub
@@ -120,5 +122,66 @@ import Testing
     // Nobody has shown it this one.
     #expect(try await feed.caughtUp(place, to: newest + 1).position == newest)
     for reader in [present, returning] { await feed.leave(reader.id) }
+  }
+
+  /// The names of the commands that a reader gets, until it has this one. Ends after some seconds, also without it.
+  private func commands(
+    _ reader: inout LiveFeed.Reader, of feed: LiveFeed, until last: String
+  ) async throws -> [String] {
+    var ids: [String] = []
+    for _ in 0..<200 where !ids.contains(last) {
+      let id = reader.id
+      let nudge = Task {
+        try await Task.sleep(for: .milliseconds(50))
+        await feed.nudge(id)
+      }
+      defer { nudge.cancel() }
+      guard let (bytes, next) = await feed.next(reader, most: 1 << 20) else { break }
+      reader = next
+      for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n") where line.hasPrefix("data: ") {
+        let json = try JSONValue(parsing: Array(line.utf8.dropFirst(6)))
+        if json["state"]?.string == "queued", let id = json["id"]?.string { ids.append(id) }
+      }
+    }
+    return ids
+  }
+
+  @Test func `commands that begin together all reach the readers, each once`() async throws {
+    let rig = try LinkRig()
+    _ = try await rig.hello(version: 0)
+    let stores = rig.stores
+    let figures = FleetFigures { now in try await stores.readers.ask("figures") { try $0.figures(now: now) } }
+    let feed = LiveFeed({ stores.monitor }, SharedLinkTable(LinkRegistry(), stores, isShared: false), figures)
+    var reader = try #require(try await feed.enter("reader"))
+    let names = (0..<120).map { "c\($0)" }
+    func begin(_ id: String) async throws {
+      let body = JSONValue.object([("command", .string("sync"))])
+      _ = try await stores.writer.enqueue(body, id: id, for: "g", by: "me", at: HubClock.now)
+    }
+    for name in names { try await begin(name) }
+    let change = HubChange(gateway: "g", bucket: "commands", seq: 0)
+    await feed.received(change)
+    var seen = try await commands(&reader, of: feed, until: names[119])
+    #expect(Set(seen) == Set(names) && seen.count == names.count)
+    try await begin("later")
+    await feed.received(change)
+    seen = try await commands(&reader, of: feed, until: "later")
+    #expect(seen == ["later"])
+    await feed.leave(reader.id)
+  }
+
+  @Test func `the feed's look at gateways leaves none out`() async throws {
+    let scratch = Scratch()
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let other = try Database(location: scratch.location("hub.db"))
+    try other.execute(
+      """
+      INSERT INTO gateways(id, epoch, last_seen) WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n
+        WHERE i < 10050) SELECT 'g' || i, 'e', 9 FROM n;
+      INSERT INTO states(gateway, name, at, body) SELECT id, 'gateway', 9, '{}' FROM gateways;
+      """)
+    let seen = try await store.seen(since: 9)
+    #expect(seen.count == 10_050 && seen.values.allSatisfy { $0.seen == 9 && $0.state == 9 })
+    withExtendedLifetime(scratch) {}
   }
 }

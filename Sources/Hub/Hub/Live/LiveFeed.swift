@@ -60,6 +60,8 @@ actor LiveFeed {
   private var sleeper: Task<Void, Never>?
   let tasks = KeptTasks()
   private var announced = AnnouncedChanges()
+  /// Recent commands that readers have, by gateway and id, with their times: the same moment is read again, because clocks of hubs differ.
+  private var recentCommands: [[String]: Int64] = [:]
   /// The earliest time of commands that could not be read yet.
   private var commandsSince: Int64?
 
@@ -204,7 +206,7 @@ actor LiveFeed {
     }
     (isRunning, position, hearers, gateways) = (false, nil, [:], [:])
     events.clear()
-    announced = AnnouncedChanges()
+    (announced, recentCommands) = (AnnouncedChanges(), [:])
     wakeReaders()
   }
 
@@ -338,14 +340,16 @@ actor LiveFeed {
     let since = min(commandsSince ?? .max, HubClock.now - Self.maxClockError)
     let store = store()
     var found: [HubStore.OwnedCommand] = []
+    var shown = recentCommands.filter { $0.value >= since }
     do {
       for place in ended {
         guard let command = try await store.command(place[1], of: place[0]) else { continue }
+        shown[place] = command.createdAt
         found.append(HubStore.OwnedCommand(gateway: place[0], command: command))
       }
       for gateway in begun {
-        for command in try await store.commands(of: gateway, since: since)
-        where !ended.contains([gateway, command.id]) {
+        for command in try await store.commands(of: gateway, since: since) where shown[[gateway, command.id]] == nil {
+          shown[[gateway, command.id]] = command.createdAt
           found.append(HubStore.OwnedCommand(gateway: gateway, command: command))
         }
       }
@@ -354,7 +358,7 @@ actor LiveFeed {
       commandsSince = since
       throw error
     }
-    commandsSince = nil
+    (commandsSince, recentCommands) = (nil, shown)
     for owned in found { publish("command", JSONWriter.object(owned.json)) }
   }
 }

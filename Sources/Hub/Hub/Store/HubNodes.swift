@@ -211,10 +211,23 @@ extension HubStore {
     }
   }
 
-  /// Recent commands of a gateway.
+  /// All commands of a gateway since a time, the oldest first.
   func commands(of gateway: String, since: Int64) throws(HubDatabaseError) -> [Command] {
-    try commands(of: gateway, limit: 20).filter { $0.createdAt >= since }
+    let filter = "FROM commands WHERE gateway = ?1 AND (created_at, id) > (?2, ?3) ORDER BY created_at, id"
+    var (found, isAtEnd): ([Command], Bool) = ([], false)
+    var place: (at: Int64, id: String) = (since, "")
+    while !isAtEnd {
+      let (rows, hasMore) = try page(
+        Self.commandColumns, sizes: ["body", "answer"], filter, [gateway, place.at, place.id],
+        limit: Self.commandsAtOnce, read: Self.command)
+      found += rows
+      if let last = rows.last { place = (last.createdAt, last.id) }
+      isAtEnd = !hasMore || rows.isEmpty
+    }
+    return found
   }
+
+  private static let commandsAtOnce = 100
 }
 
 // MARK: Coverage
