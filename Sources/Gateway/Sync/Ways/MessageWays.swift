@@ -60,14 +60,14 @@ public final class MessageWays {
 
   private var knownKeys: [(name: String, key: ChannelSecret)] {
     if let keys, keys.changes == store.regionChanges, present == store.replacements { return keys.known }
-    let known = readKeys()
-    keys = (store.regionChanges, known)
+    // If the store cannot be read, the code remains, and the next packet's is looked up again.
+    let names = store.ifReadable { try store.knownRegions() }
+    let known = secrets(of: names ?? [])
+    if names != nil { keys = (store.regionChanges, known) }
     return known
   }
 
-  private func readKeys() -> [(name: String, key: ChannelSecret)] {
-    // If the store cannot be read, the code remains.
-    let known = store.ifReadable { try store.knownRegions() } ?? []
+  private func secrets(of known: [String]) -> [(name: String, key: ChannelSecret)] {
     let own = defaultRegion.map { [($0.name.string, $0.key)] } ?? []
     return own
       + known.compactMap { name in
