@@ -96,14 +96,14 @@ extension HubConnection {
   private func notOpened(_ failure: WebSocketFailure, takesBack: Bool) async -> Greeting {
     switch failure {
     case .notUpgraded(let response) where [401, 403].contains(response.status):
-      // A refused link is final. Only the head of its answer is read, so a request over HTTP finds the reason.
+      // A refused link is final. A request over HTTP finds the whole reason.
       if case .failed(let verdict) = await http.greet() { return .failed(verdict) }
       return .failed(.stopped(reason: "HTTP \(response.status): check the token"))
     case .notUpgraded(let response) where [429, 503].contains(response.status):
       retry.failed()
       if retry.wantsHTTP { return await greetByHTTP(after: failure) }
       let after = RetryPolicy.retryAfter(response, loop.wallClock.milliseconds / 1000)
-      return .failed(.retry(reason: "HTTP \(response.status)", after: after))
+      return .failed(.retry(reason: RetryPolicy.words(response), after: after))
     case .notUpgraded(let response) where response.status == 409 && response.headers[Self.upstreamField] != nil:
       let name = response.headers[Self.upstreamField].flatMap { PercentCoding.decode($0) } ?? "?"
       let holder = Visible.excerpt(name)

@@ -73,6 +73,8 @@ public final class WebSocket {
 
   /// Limit for name look-up and TCP, and for each silence during TLS and the handshake.
   private static let openLimit: Duration = .seconds(20)
+  /// Limit for the words of a refusal.
+  private static let wordsLimit: Duration = .seconds(2)
   /// Pings are not answered while more output than this waits.
   private static let maxUnsent = 64 * 1024
   /// Memory level of the compressor: 30 KiB in all with a window of 4 KiB.
@@ -161,24 +163,27 @@ public final class WebSocket {
     let endpoint = HTTPEndpoint.tcp(host: settings.host, port: settings.port, tls: tls != nil)
     if let offer = settings.compression { request.headers.add("Sec-WebSocket-Extensions", offer.value) }
     write(request.encode(host: endpoint.hostHeader))
-    var parser = HTTPParser(.upgrade, maxBody: 0)
+    let answer = HandshakeAnswer()
     while true {
       let bytes = try await readHandshake()
-      var (answer, taken, failure): (HTTPResponse?, Int, HTTPParseError?) = (nil, 0, nil)
-      do throws(HTTPParseError) {
-        taken = try parser.parse(bytes[...]) { event in
-          if case .response(let status, let headers) = event { answer = HTTPResponse(status: status, headers: headers) }
-        }
-      } catch {
-        failure = error
-      }
-      // The body of a valid answer is ignored.
-      if let answer {
-        try accept(answer)
+      let (taken, failure) = answer.take(bytes)
+      if let response = answer.response {
+        guard response.status == 101 else { throw await refusal(answer) }
+        try accept(response)
         return decoder.append(Array(bytes[taken...]))
       }
       if let failure { throw .blocked("the answer cannot be read: \(failure)") }
     }
+  }
+
+  /// The refusal with the beginning of its body, if that comes soon: its status counts without it, too.
+  private func refusal(_ answer: HandshakeAnswer) async -> WebSocketFailure {
+    // `try?`: it comes too slowly, or the connection ends.
+    _ = try? await loop.withTimeout(Self.wordsLimit) {
+      while !answer.isOver { _ = answer.take(try await self.read()) }
+    }
+    guard stream != nil, !Task.isCancelled, let response = answer.response else { return .cancelled }
+    return .notUpgraded(response)
   }
 
   private func readHandshake() async throws(WebSocketFailure) -> [UInt8] {
@@ -194,7 +199,6 @@ public final class WebSocket {
   }
 
   private func accept(_ answer: HTTPResponse) throws(WebSocketFailure) {
-    guard answer.status == 101 else { throw .notUpgraded(answer) }
     if let words = objection(answer.headers) { throw .blocked("invalid handshake response: \(words)") }
     try beginCompression(answer.headers.values(of: "Sec-WebSocket-Extensions"))
   }

@@ -298,7 +298,31 @@ import Testing
         Issue.record("\(String(describing: failure))")
         continue
       }
-      #expect(response.status == status)
+      #expect(response.status == status && response.body == Array("abc".utf8))
+    }
+  }
+
+  @Test(arguments: ["HTTP/1.1 503 x\r\n\r\n", "HTTP/1.1 503 x\r\nContent-Length: 99999999\r\n\r\n"])
+  func `of a refusal's body the beginning is kept, and a rest that does not come is not waited for`(
+    _ head: String
+  ) throws {
+    for size in [5, 5000] {
+      let loop = EventLoop()
+      let server = try RawServer(on: loop)
+      server.onHeard = { if $0.key != nil { $0.say(head + String(repeating: "x", count: size)) } }
+      let socket = WebSocket(
+        WebSocket.Settings(host: "127.0.0.1", port: server.port, target: "/"), tls: nil, on: loop)
+      var failure: WebSocketFailure?
+      _ = loop.begin {
+        do throws(WebSocketFailure) { try await socket.open() } catch { failure = error }
+        loop.stop()
+      }
+      loop.run()
+      guard case .notUpgraded(let response)? = failure else {
+        Issue.record("\(String(describing: failure))")
+        continue
+      }
+      #expect(response.status == 503 && response.body.count == min(size, 1024))
     }
   }
 }
