@@ -9,6 +9,7 @@ import Testing
 import Transport
 
 @testable import Messaging
+@testable import Sync
 
 @Suite struct DoubtTests {
   private static func channel(_ name: Text, _ byte: UInt8) -> Channel {
@@ -79,9 +80,10 @@ import Transport
     #expect(try bench.store.channel(slot: 1)?.name == "#secret" && !bench.synchronizer.doubts(1))
   }
 
-  @Test(arguments: [true, false])
+  /// `restarts`: the program begins again before the slot is read.
+  @Test(arguments: [(true, false), (false, false), (true, true), (false, true)])
   func `the region of a channel that the radio did not confirm counts if the radio has taken it, else the former one`(
-    _ isTaken: Bool
+    _ isTaken: Bool, _ restarts: Bool
   ) throws {
     let bench = try Bench(on: InventedMachine())
     let table = RadioTable(bench.synchronizer, store: bench.store)
@@ -101,10 +103,15 @@ import Transport
       }
       bench.swallow { _ in false }
     }
+    if restarts {
+      bench.synchronizer.slots = ToldSlots()
+      bench.swap(to: bench.own)
+    }
     try bench.run("the slot to be read") { bench.synchronizer.isReported(1) }
     try bench.run("its region") {
       try bench.store.region(ofChannel: trees.secret.digest) == (isTaken ? "gatineau" : "ottawa")
     }
+    #expect(try bench.store.untakenChannels().isEmpty)
   }
 
   @Test func `another radio does not show whether the one before has taken a channel, whose region stays`() throws {

@@ -303,6 +303,7 @@ extension Synchronizer {
     standing.connected()
     forgetNames()
     slots.begin()
+    recallUntaken()
     radioClock.forgetStart()
     inbox.connected(to: radio.info.key)
     attachAndBegin(radio)

@@ -12,19 +12,17 @@ struct ToldSlots {
   var told: Set<UInt8> = []
   /// Slots that got another channel while messages waited in the radio: theirs may be of either, until the queue was empty.
   var mixed: Set<UInt8> = []
-  /// Channels that the radio may not have, by slot: the digest, and the region that the channel has then.
-  var untaken: [UInt8: (digest: String, region: String?)] = [:]
+  /// Channels that the radio may not have, by slot. `hasRecalled`: also those from before the program began.
+  var untaken: [UInt8: Store.UntakenChannel] = [:]
+  var hasRecalled = false
 
   /// A link is up: nothing is told yet, and the radio still has its messages.
-  mutating func begin() { self = ToldSlots(mixed: mixed, untaken: untaken) }
+  mutating func begin() { self = ToldSlots(mixed: mixed, untaken: untaken, hasRecalled: hasRecalled) }
 
-  /// The radio has this channel in its slot. Returns the doubtful one, if that is another.
-  mutating func has(_ channel: Channel) -> (digest: String, region: String?)? {
+  /// The radio has this channel in its slot. Returns the channel that was in doubt there.
+  mutating func has(_ channel: Channel) -> Store.UntakenChannel? {
     told.insert(channel.slot)
-    guard let other = untaken.removeValue(forKey: channel.slot), other.digest != channel.secret.digest else {
-      return nil
-    }
-    return other
+    return untaken.removeValue(forKey: channel.slot)
   }
 }
 
@@ -48,6 +46,15 @@ extension Synchronizer {
     // A second doubt about it: what the first has stored is no former region.
     if let earlier = slots.untaken[channel.slot], earlier.digest == digest { return }
     slots.untaken[channel.slot] = (digest, region)
+    let untaken = slots.untaken
+    write { store throws(SQLiteError) in try store.setUntakenChannels(untaken) }
+  }
+
+  /// Channels that came into doubt before the program began. If the store cannot be read, the next link recalls them.
+  func recallUntaken() {
+    guard !slots.hasRecalled, let untaken = store.ifReadable({ try store.untakenChannels() }) else { return }
+    slots.hasRecalled = true
+    slots.untaken.merge(untaken) { newer, _ in newer }
   }
 
   /// The slot is about to get this channel: reads the messages that wait in the radio, which came under the present one. What the radio still has after
@@ -125,12 +132,9 @@ extension Synchronizer {
 
   /// Stores a channel that the gateway has set in the radio.
   public func changed(_ channel: Channel) async throws(StoreError) {
-    let untaken = slots.has(channel)
+    let doubted = slots.has(channel)
     do throws(StoreError) {
-      try await store.save { store throws(SQLiteError) in
-        try self.keep(channel, in: store)
-        if let untaken { try store.setRegion(untaken.region, ofChannel: untaken.digest) }
-      }
+      try await store.save { store throws(SQLiteError) in try self.keep(channel, doubted, in: store) }
       // The exchange of channel messages follows the list of channels.
       observer?.syncChanged()
     } catch {
@@ -140,16 +144,18 @@ extension Synchronizer {
     }
   }
 
-  private func keep(_ channel: Channel, in store: Store) throws(SQLiteError) {
+  /// `doubted`: the channel that was in doubt in this slot. If the radio has another one there, its former region counts again.
+  private func keep(_ channel: Channel, _ doubted: Store.UntakenChannel?, in store: Store) throws(SQLiteError) {
+    if let doubted {
+      try store.setUntakenChannels(slots.untaken)
+      if doubted.digest != channel.secret.digest { try store.setRegion(doubted.region, ofChannel: doubted.digest) }
+    }
     guard try store.setChannel(channel), !channel.isEmpty else { return }
     _ = try store.append(.channel, at: now, body: EventBody.channel(channel))
   }
 
   func keep(_ channel: Channel) {
-    let untaken = slots.has(channel)
-    write { store throws(SQLiteError) in
-      try self.keep(channel, in: store)
-      if let untaken { try store.setRegion(untaken.region, ofChannel: untaken.digest) }
-    }
+    let doubted = slots.has(channel)
+    write { store throws(SQLiteError) in try self.keep(channel, doubted, in: store) }
   }
 }

@@ -18,6 +18,31 @@ extension Store {
       "INSERT OR REPLACE INTO channel_regions(channel, region) VALUES (?, ?)", .text(digest), .text(region))
   }
 
+  /// A channel that the radio may not have taken: its digest, and the region that it has then.
+  public typealias UntakenChannel = (digest: String, region: String?)
+
+  private static let untakenName = "untaken_channels"
+
+  /// The channels that the radio may not have taken, by slot.
+  public func untakenChannels() throws(StoreError) -> [UInt8: UntakenChannel] {
+    var found: [UInt8: UntakenChannel] = [:]
+    for entry in (try meta(Self.untakenName)?.text ?? "").pieces(at: " ") {
+      // A region has neither blanks nor commas.
+      let parts = entry.pieces(at: ",")
+      guard parts.count >= 2, let slot = UInt8(parts[0]) else { continue }
+      found[slot] = (parts[1], parts.count > 2 ? parts[2] : nil)
+    }
+    return found
+  }
+
+  /// Within a `write`: keeps them, for a start in between.
+  public func setUntakenChannels(_ channels: [UInt8: UntakenChannel]) throws(SQLiteError) {
+    let entries = channels.sorted { $0.key < $1.key }.map { slot, channel in
+      (["\(slot)", channel.digest] + (channel.region.map { [$0] } ?? [])).joined(separator: ",")
+    }
+    try setMeta(Self.untakenName, .text(entries.joined(separator: " ")))
+  }
+
   /// Within a `write`: sets the region of messages to a node, as `RegionChoice.text`. `nil`: the radio's default.
   public func setRegion(_ region: String?, ofNode key: PublicKey) throws(SQLiteError) {
     regionChanges &+= 1
