@@ -90,11 +90,14 @@ struct DatabaseAttempts: Service {
 
   @concurrent func run() async throws {
     while !Task.isShuttingDownGracefully {
+      // First, too: what could not be opened was tried just now.
+      try await Task.sleep(for: pause)
       do {
         try open()
-        return outcome.set(.success(true))
+        // A signal may have come during the pause or the attempt.
+        return outcome.set(.success(!Task.isShuttingDownGracefully))
       } catch let error as HubDatabaseError where error.isDiskFull {
-        try await Task.sleep(for: pause)
+        continue
       } catch {
         return outcome.set(.failure(error))
       }
