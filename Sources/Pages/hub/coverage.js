@@ -455,7 +455,6 @@ export class View {
         make("ul", { class: "lines" }, links.slice(0, MOST_LISTED).map((link) => make("li", {},
           make("a", { href: `/coverage/${encodeURIComponent(gateway ? link.node : link.gateway)}${location.search}` }, named(gateway ? seen(this.#nodes.get(link.node)?.name) || link.node.slice(0, 12) : gatewayName(link.gateway))),
           make("span", { class: "quiet small" }, howHeard(link), " ", when(link.at))))),
-        links.length > MOST_DRAWN ? make("p", { class: "quiet small", text: t("coverage.drawn", { most: number(MOST_DRAWN) }) }) : null,
         links.length > MOST_LISTED ? make("p", { class: "quiet small", text: t("seen.more", { count: links.length - MOST_LISTED }) }) : null,
         links.length > MOST_DRAWN ? make("p", { class: "quiet small", text: t("coverage.undrawn", { count: links.length - MOST_DRAWN }) }) : null,
       ]);
