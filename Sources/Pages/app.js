@@ -53,21 +53,11 @@ async function findSession(secret) {
   }
 }
 
-let isSigningIn = false;
-
 /** `done(session)`: where a shell was open already, all begins anew, for its views and keys are still there. */
 async function signIn(host, session, done) {
-  if (isSigningIn) return;
-  isSigningIn = true;
   host.live.stop();
-  if (!session.ways) {
-    try { session = { ...session, ...(await ask("/session")) }; } catch { session = { ...session, ways: ["password"] }; }
-  }
-  const { showSignIn } = await styled("later", import("./views/signin.js"));
-  showSignIn(place, session, (signed) => {
-    isSigningIn = false;
-    return done(signed);
-  });
+  const { signIn } = await styled("later", import("./views/signin.js"));
+  await signIn(place, session, done);
 }
 
 function open({ Shell }, session) { return new Shell(place, session).start(); }

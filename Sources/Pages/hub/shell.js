@@ -1,5 +1,5 @@
 // The hub's pages: what stays while views come and go.
-import { fill, icon, iconButton, make } from "../parts/page.js";
+import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
 import { clock, tellTimesAnew } from "../parts/times.js";
 import { needWords, t } from "../parts/words.js";
 import { ask } from "../stores/api.js";
@@ -95,8 +95,8 @@ export class HubShell {
         // Another one was wanted meanwhile.
         if (this.#wanted !== view || this.#shown?.view === view) return;
       } catch (error) {
-        fill(this.main, make("div", { class: "empty", role: "alert" }, make("h1", { text: t("trouble.view") }), make("p", { class: "quiet", text: String(error.message) }),
-          make("button", { type: "button", class: "button", text: t("again"), on: { click: () => location.reload() } })));
+        fill(this.main);
+        showTrouble(this.main, { message: `${t("trouble.view")} ${error.message}` }, () => location.reload());
         this.#shown = null;
         return;
       }

@@ -35,14 +35,6 @@ export function dayOf(ms) {
   return date.getFullYear() * 10_000 + date.getMonth() * 100 + date.getDate();
 }
 
-export function day(ms) {
-  const today = now();
-  if (dayOf(ms) === dayOf(today)) return t("day.today");
-  if (dayOf(ms) === dayOf(today - DAY)) return t("day.yesterday");
-  const year = new Date(ms).getFullYear() === new Date(today).getFullYear() ? undefined : "numeric";
-  return formatter(Intl.DateTimeFormat, { weekday: "long", day: "numeric", month: "long", year }).format(ms);
-}
-
 /** For a list: the time today, the day this week, else the date. */
 export function brief(ms) {
   const age = now() - ms;
@@ -61,7 +53,8 @@ export function ago(ms) {
   return brief(ms);
 }
 
-const forms = { ago, brief, clock, day };
+/** Further ones: days.js. */
+export const forms = { ago, brief, clock };
 
 /** A `<time>`, with the full one on hover. What is no time that there is, as a faulty gateway may tell it, is a dash. */
 export function when(ms, form = "ago") {

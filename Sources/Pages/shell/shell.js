@@ -1,7 +1,7 @@
 // What stays while views come and go: gateway's state, ways to the views, the conversations, the bar that says when the line is cut.
 import * as conversationsView from "../views/conversations.js";
 import { ConversationList } from "../views/list.js";
-import { fill, icon, iconButton, make } from "../parts/page.js";
+import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
 import { clock, tellTimesAnew } from "../parts/times.js";
 import { isolated, t } from "../parts/words.js";
 import { named } from "../parts/text.js";
@@ -102,8 +102,8 @@ export class Shell {
     try {
       return await views[view]();
     } catch (error) {
-      fill(this.main, make("div", { class: "empty", role: "alert" }, make("h1", { text: t("trouble.view") }), make("p", { class: "quiet", text: String(error.message) }),
-        make("button", { type: "button", class: "button", text: t("again"), on: { click: () => location.reload() } })));
+      fill(this.main);
+      showTrouble(this.main, { message: `${t("trouble.view")} ${error.message}` }, () => location.reload());
       this.#shown = null;
       return null;
     }

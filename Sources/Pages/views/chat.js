@@ -1,6 +1,7 @@
 // One conversation: what was said, in one order, and the place to write.
 import { coded, fill, icon, iconButton, make, say, showTrouble } from "../parts/page.js";
 import { number } from "../parts/numbers.js";
+import "../parts/days.js";
 import { dayOf, now, when } from "../parts/times.js";
 import { hue, initial, isReaction, named } from "../parts/text.js";
 import { written } from "../parts/written.js";

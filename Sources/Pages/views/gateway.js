@@ -1,6 +1,7 @@
 // The gateway itself: what is well and what is not, with what to do about it; what waits where; what was refused.
 import { coded, fill, icon, make, showTrouble } from "../parts/page.js";
 import { number, percent, size, span, volts } from "../parts/numbers.js";
+import "../parts/days.js";
 import { when } from "../parts/times.js";
 import { meter } from "../parts/meter.js";
 import { named } from "../parts/text.js";

@@ -3,8 +3,22 @@ import { coded, fill, make } from "../parts/page.js";
 import { t, tn } from "../parts/words.js";
 import { ask, order } from "../stores/api.js";
 
-/** Asks until `done(session)`. */
-export function showSignIn(place, session, done) {
+let isSigningIn = false;
+
+/** Asks until `done(session)`; whoever wants it meanwhile waits for the same. */
+export async function signIn(place, session, done) {
+  if (isSigningIn) return;
+  isSigningIn = true;
+  if (!session.ways) {
+    try { session = { ...session, ...(await ask("/session")) }; } catch { session = { ...session, ways: ["password"] }; }
+  }
+  show(place, session, (signed) => {
+    isSigningIn = false;
+    return done(signed);
+  });
+}
+
+function show(place, session, done) {
   const isPassword = session.ways?.includes("password");
   document.title = `${t("signin.title")} – Meshpost`;
   const field = make("input", {
