@@ -13,7 +13,7 @@ export default {
     "trouble.cut": "Es besteht keine Verbindung zu den Seiten des Gateways.", "trouble.silent": "Die Seiten des Gateways haben nicht rechtzeitig geantwortet.", "trouble.status": "Die Antwort war ein Fehler ({status}).",
     "trouble.page": "Diese Seite konnte nicht gezeigt werden.", "trouble.view": "Diese Ansicht konnte nicht geladen werden.",
     "state.up": "verbunden", "state.syncing": "gleicht ab", "state.down": "getrennt", "state.connecting": "verbindet", "state.handshaking": "verbindet", "state.unknown": "noch nicht bekannt",
-    "ago.now": "jetzt", "span.seconds": "{count} s", "span.minutes": "{count} min", "span.hours": "{hours} h {minutes} min", "span.days": "{count} d {hours} h",
+    "ago.now": "jetzt",
     "list.search": "Finden oder suchen", "list.none": "Noch keine Gespräche.", "list.none-why": "Sie erscheinen, sobald das Funkgerät einen Kanal hat oder jemand ihm schreibt.", "list.no-match": "Kein Gespräch heißt „{words}“.",
     "list.channel-empty": "Noch nichts gesagt", "list.direct-empty": "Noch nichts gesagt", "list.room-empty": "Ein Raum zum Lesen und Schreiben", "list.draft": "Entwurf: ", "list.mentioned": "Du wirst erwähnt",
     "list.off-radio": "nicht im Funkgerät", "list.reacted": "mit {emoji} reagiert", "chat.choose": "Wähle ein Gespräch", "chat.choose-why": "{key} und {other} gehen sie durch, {help} zeigt alle Tasten.",

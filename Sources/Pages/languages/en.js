@@ -10,7 +10,7 @@ export default {
     "trouble.cut": "There is no connection to the gateway's pages.", "trouble.silent": "The gateway's pages did not answer in time.", "trouble.status": "The answer was an error ({status}).",
     "trouble.page": "This page could not be shown.", "trouble.view": "This view could not be loaded.",
     "state.up": "up", "state.syncing": "syncing", "state.down": "down", "state.connecting": "connecting", "state.handshaking": "connecting", "state.unknown": "not known yet",
-    "ago.now": "now", "span.seconds": "{count} s", "span.minutes": "{count} min", "span.hours": "{hours} h {minutes} min", "span.days": "{count} d {hours} h",
+    "ago.now": "now",
     "list.search": "Find or search", "list.none": "No conversations yet.", "list.none-why": "They appear when your radio has a channel, or somebody writes to it.", "list.no-match": "No conversation is called “{words}”.",
     "list.channel-empty": "Nothing was said yet", "list.direct-empty": "Nothing was said yet", "list.room-empty": "A room to read and post in", "list.draft": "Draft: ", "list.mentioned": "You are mentioned",
     "list.off-radio": "not on the radio", "list.reacted": "reacted with {emoji}", "chat.choose": "Choose a conversation", "chat.choose-why": "{key} and {other} step through them, {help} lists all keys.",
