@@ -68,11 +68,14 @@ public enum Trial {
       try files.createDirectory(atPath: root, withIntermediateDirectories: true)
       seeded_random_begin(plan.seed)
       let world = try World(plan, in: root)
+      var allHeld = false
       defer {
-        let lines = tellsStory ? world.story.count : outcome.problems.isEmpty ? 0 : lastLines
+        // Also of a world that does not work: it has no problems yet.
+        let lines = tellsStory ? world.story.count : allHeld ? 0 : lastLines
         outcome.story = Array(world.story.suffix(lines))
       }
       outcome.problems = try world.run()
+      allHeld = outcome.problems.isEmpty
     } catch {
       outcome.problems = ["the world does not work: \(error)"]
     }
