@@ -53,11 +53,18 @@ package struct HubWithoutNetwork: Sendable {
     -> Answer
   {
     var fields = HTTPFields()
+    var authority: String?
     for (name, value) in headers {
-      if let name = HTTPField.Name(name) { fields.append(HTTPField(name: name, value: value)) }
+      // As of a request from the network, the first `Host` is the authority.
+      if authority == nil, name.lowercased() == "host" {
+        authority = value
+      } else if let name = HTTPField.Name(name) {
+        fields.append(HTTPField(name: name, value: value))
+      }
     }
     let head = HTTPRequest(
-      method: HTTPRequest.Method(method) ?? .get, scheme: "http", authority: "hub", path: target, headerFields: fields)
+      method: HTTPRequest.Method(method) ?? .get, scheme: "http", authority: authority ?? "hub", path: target,
+      headerFields: fields)
     let request = Request(head: head, body: RequestBody(buffer: ByteBuffer(bytes: body)))
     let source = ApplicationRequestContextSource(channel: channel, logger: Logger(label: "hub"))
     do {
