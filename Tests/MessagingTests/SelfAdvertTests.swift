@@ -5,6 +5,7 @@ import Delivery
 import Store
 import TestSupport
 import Testing
+import Timing
 import VirtualRadio
 
 @testable import Messaging
