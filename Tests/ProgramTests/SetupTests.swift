@@ -329,7 +329,7 @@ extension WholeProgramTests {
       let base = ["setup", "--no-start", "--config", file]
       let told = base + ["--unattended", "--upstream", "one=https://one.example.org", "--from", "one=start"]
       #expect(try meshpost(told).code == 0)
-      #expect(try text().contains("url = \"https://one.example.org\"\nfrom = \"start\"\n"), "\(try text())")
+      #expect(try text().contains("url = \"https://one.example.org\"\nfrom = \"start\"\n"))
       let once = try text()
       #expect(try meshpost(told).code == 0)
       #expect(try text() == once, "the same again changes nothing")
@@ -346,7 +346,7 @@ extension WholeProgramTests {
         let input = ["y", "y", "https://\(name).example.org", name, "", "n", answer, "n"]
         let answered = try meshpost(base, input: input)
         #expect(answered.code == 0, "\(answered.lines)")
-        #expect(try text().contains("url = \"https://\(name).example.org\"\nfrom = \"\(start)\"\n"), "\(try text())")
+        #expect(try text().contains("url = \"https://\(name).example.org\"\nfrom = \"\(start)\"\n"))
       }
       let broker = try meshpost(base, input: ["y", "y", "mqtts://five.example.org", "five", "", "", "n", "n"])
       #expect(broker.code == 0 && !broker.lines.joined().contains("stored here"), "\(broker.lines)")
