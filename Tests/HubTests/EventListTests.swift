@@ -155,16 +155,15 @@ import Testing
     var reader = try #require(try await feed.enter("reader"))
     let names = (0..<120).map { "c\($0)" }
     func begin(_ id: String) async throws {
+      await feed.received(HubChange(gateway: "g", bucket: "commands", seq: 0))
       let body = JSONValue.object([("command", .string("sync"))])
       _ = try await stores.writer.enqueue(body, id: id, for: "g", by: "me", at: HubClock.now)
+      await feed.received(HubChange(gateway: "g", bucket: "commands", seq: 0))
     }
     for name in names { try await begin(name) }
-    let change = HubChange(gateway: "g", bucket: "commands", seq: 0)
-    await feed.received(change)
     var seen = try await commands(&reader, of: feed, until: names[119])
     #expect(Set(seen) == Set(names) && seen.count == names.count)
     try await begin("later")
-    await feed.received(change)
     seen = try await commands(&reader, of: feed, until: "later")
     #expect(seen == ["later"])
     await feed.leave(reader.id)

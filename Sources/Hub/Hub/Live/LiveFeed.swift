@@ -62,7 +62,7 @@ actor LiveFeed {
   private var announced = AnnouncedChanges()
   /// Recent commands that readers have, by gateway and id, with their times: the same moment is read again, because clocks of hubs differ.
   private var recentCommands: [[String]: Int64] = [:]
-  /// The earliest time of commands that could not be read yet.
+  /// The earliest time of commands that are announced and were not read yet.
   private var commandsSince: Int64?
 
   init(
@@ -166,8 +166,13 @@ actor LiveFeed {
 
   /// Notes a change that a hub on this database announced.
   func received(_ change: HubChange) {
-    if isRunning, announced.add(change) { wake() }
+    guard isRunning else { return }
+    // A busy hub may look long after this.
+    if change.bucket == "commands" { keepCommands(since: HubClock.now - Self.maxClockError) }
+    if announced.add(change) { wake() }
   }
+
+  private func keepCommands(since: Int64) { commandsSince = min(commandsSince ?? .max, since) }
 
   private func wake() {
     hasChanges = true
@@ -338,6 +343,7 @@ actor LiveFeed {
   private func pollCommands() async throws {
     let (ended, begun) = announced.takeCommands()
     let since = min(commandsSince ?? .max, HubClock.now - Self.maxClockError)
+    commandsSince = nil
     let store = store()
     var found: [HubStore.OwnedCommand] = []
     var shown = recentCommands.filter { $0.value >= since }
@@ -355,10 +361,10 @@ actor LiveFeed {
       }
     } catch {
       announced.putBack(ended: ended, begun: begun)
-      commandsSince = since
+      keepCommands(since: since)
       throw error
     }
-    (commandsSince, recentCommands) = (nil, shown)
+    recentCommands = shown
     for owned in found { publish("command", JSONWriter.object(owned.json)) }
   }
 }
