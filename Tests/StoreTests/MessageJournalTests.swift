@@ -218,6 +218,25 @@ import Timing
     #expect(try events(of: shop.store).map(\.body) == intact.map(\.body))
   }
 
+  @Test func `many damaged messages side by side cost a reader no more than sound ones of that number`() throws {
+    let shop = try Shop()
+    for number in 1...1200 { try shop.insert(Shop.channel("Alder: message \(number)", time: UInt32(number))) }
+    let database = shop.store.database
+    var looks = 0
+    database.endWithTask {
+      looks += 1
+      return false
+    }
+    #expect(try events(of: shop.store).allSatisfy { $0.isSound })
+    let usual = looks
+    try database.run("UPDATE messages SET sender_time = sender_time + 1 WHERE id BETWEEN 10 AND 1190")
+    looks = 0
+    #expect(try events(of: shop.store).count { !$0.isSound } == 1181)
+    for after: Int64 in [5, 600, 1195] { _ = try events(of: shop.store, after: after, limit: 20) }
+    // Each look at the rows behind a damaged one, up to the next sound one, would be half a million rows.
+    #expect(looks <= 20 * (usual + 1), "\(looks) looks of the database, \(usual) for sound messages")
+  }
+
   @Test func `the number of a damaged newest message is not used again`() throws {
     for (column, value) in [("seq", SQLiteValue.integer(3)), ("text", .blob([1])), ("checksum", .null), ("seq", .null)]
     {

@@ -176,6 +176,8 @@ public final class Database {
   /// The SQL of all cached statements.
   public var statements: [String] { cache.keys.map(\.sql) }
   public var lastInsertedRow: Int64 { sqlite3_last_insert_rowid(handle) }
+  /// The rows that were inserted, changed or deleted through this connection.
+  public var changes: Int64 { sqlite3_total_changes64(handle) }
   public var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
   /// Rows are changed in the open transaction or not at all: SQLite ends one by itself when a read fails, and each change after that would stay on disk
   /// alone.

@@ -103,6 +103,8 @@ struct JournalState {
   var keepsTimes = false
   /// Events were given up, and not every upstream has passed their place yet.
   var hasTrims = false
+  /// Ids of messages between which all rows are damaged, as far as somebody has looked since this number of changes to the database.
+  var damagedMessages: (ids: ClosedRange<Int64>, changes: Int64)?
   static let rowOverhead: Int64 = 32
 
   var bytes: Int64 {

@@ -128,7 +128,17 @@ extension Store {
       let found = try database.value("SELECT seq FROM messages WHERE id >= ? ORDER BY id LIMIT 1", .integer(middle))
       if let found = found?.integer, found <= seq { low = middle + 1 } else { high = middle }
     }
-    while low > beginning + 1, let before = try messageEvent(id: low - 1), !before.isSound { low -= 1 }
+    let behind = low - 1
+    while low > beginning + 1 {
+      if let known = knownDamage, known.contains(low - 1) {
+        low = max(known.lowerBound, beginning + 1)
+      } else if let before = try messageEvent(id: low - 1), !before.isSound {
+        low -= 1
+      } else {
+        break
+      }
+    }
+    if low <= behind { foundDamaged(low...behind) }
     var place: (Int64, Int64)?
     try database.each("SELECT id, event_start FROM messages WHERE id >= ? ORDER BY id LIMIT 1", [.integer(low)]) {
       (row) throws(SQLiteError) in
@@ -168,17 +178,34 @@ extension Store {
     return (lowest, min(max(try messageEvent(id: end - 1)?.event.seq ?? 0, lowest), last))
   }
 
-  /// The seq of the first undamaged row after this one; `nil`: there is none.
-  func soundSeq(behind id: Int64) throws(SQLiteError) -> Int64? {
+  /// The seq of the first undamaged row after this damaged one; `nil`: there is none. Rows that were looked at are not read again: a reader of
+  /// many damaged rows asks at each.
+  func soundSeq(behind damaged: Int64) throws(SQLiteError) -> Int64? {
+    var last = foundDamaged(damaged...damaged).upperBound
     var seq: Int64?
     try database.each(
-      "SELECT \(Self.messageColumns), \(MessageEvent.columns) FROM messages WHERE id > ? ORDER BY id", [.integer(id)]
+      "SELECT \(Self.messageColumns), \(MessageEvent.columns) FROM messages WHERE id > ? ORDER BY id", [.integer(last)]
     ) { (row) throws(SQLiteError) in
       let (event, isSound) = Self.messageEvent(row)
-      if isSound { seq = event.seq }
+      if isSound { seq = event.seq } else { last = event.message.id }
       return !isSound
     }
+    foundDamaged(damaged...last)
     return seq
+  }
+
+  private var knownDamage: ClosedRange<Int64>? {
+    journalState.damagedMessages.flatMap { $0.changes == database.changes ? $0.ids : nil }
+  }
+
+  /// All messages of these ids are damaged. Returns them with those beside them that are known to be.
+  @discardableResult private func foundDamaged(_ ids: ClosedRange<Int64>) -> ClosedRange<Int64> {
+    var all = ids
+    if let known = knownDamage, ids.lowerBound - 1 <= known.upperBound, known.lowerBound - 1 <= ids.upperBound {
+      all = min(ids.lowerBound, known.lowerBound)...max(ids.upperBound, known.upperBound)
+    }
+    journalState.damagedMessages = (all, database.changes)
+    return all
   }
 
   /// These events after one seq and up to another; call `advance` for the first.
