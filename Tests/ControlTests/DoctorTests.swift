@@ -137,6 +137,7 @@ import Transport
     let ending = GatewayDoctor.upstream(status(.idle, nil, expiry: 10 * 86400), now: 0)
     #expect(ending.map(\.state) == [.ok, .warning] && ending[1].message.contains("10 days"))
     #expect(GatewayDoctor.upstream(status(.idle, nil, expiry: 100 * 86400), now: 0).map(\.state) == [.ok])
+    #expect(GatewayDoctor.upstream(status(.idle, "foreign messages"), now: 0).map(\.state) == [.ok, .warning])
     var asking = status(.idle, nil)
     asking.unpermitted = .init(commands: ["send"], line: "allow = [\"send\"]")
     let unpermitted = GatewayDoctor.upstream(asking, now: 0).last

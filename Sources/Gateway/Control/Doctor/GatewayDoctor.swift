@@ -308,7 +308,10 @@ struct GatewayDoctor {
     case .paused:
       findings.add(
         subject, .warning, "paused by an operator", "`meshpost upstream resume \(Escaping.argument(status.name))`")
-    case .idle, .sending: findings.add(subject, .ok, "\(status.pending) events pending")
+    case .idle, .sending:
+      findings.add(subject, .ok, "\(status.pending) events pending")
+      // A trouble that does not hold up events.
+      if let reason = status.reason { findings.add(subject, .warning, reason) }
     }
     if status.deadLetters > 0 {
       let (refused, skipped) = (status.deadLetters - status.skippedLetters, status.skippedLetters)
