@@ -66,6 +66,13 @@ final class StandingServer {
   var hasSession = false
   /// The topics of subscriptions that were ended.
   private(set) var unsubscribed: [String] = []
+  /// The flags of each CONNECT: 2 is a clean start, 4 a will.
+  private(set) var hellos: [UInt8] = []
+  /// The number of messages that were acknowledged to the broker.
+  private(set) var acknowledgements = 0
+  /// The broker's last connection.
+  private var last: (line: Line, isFive: Bool)?
+  private var lastID: UInt8 = 0
   /// A hub that reports its position in the answer to a poll.
   var tellsLanes = true
   /// An epoch of another card that began later. The server answers a poll for it, unless the poll names another.
@@ -274,6 +281,9 @@ final class StandingServer {
       switch kind >> 4 {
       case 1:
         isFive = body[6] == 5
+        hellos.append(body[7])
+        if body[7] & 2 != 0 { hasSession = false }
+        last = (line: line, isFive: isFive)
         let flags: UInt8 = hasSession ? 1 : 0
         let answer: [UInt8] = isFive ? [0x20, 3, flags, 0, 0] : [0x20, 2, flags, 0]
         switch fault {
@@ -289,6 +299,7 @@ final class StandingServer {
         guard text.map({ takes([$0]) }) ?? true else { break }
         for _ in 0..<(fault == .saysTwice ? 2 : 1) { line.stream.write([0x40, 2, body[size + 2], body[size + 3]]) }
         if text != nil, isSatisfied { return }
+      case 4: acknowledgements += 1
       case 8 where fault != .noAnswers:
         line.stream.write(isFive ? [0x90, 4, body[0], body[1], 0, 1] : [0x90, 3, body[0], body[1], 1])
       case 10:
@@ -298,6 +309,18 @@ final class StandingServer {
       default: break
       }
     }
+  }
+
+  /// Sends a message on a short topic, as if the session had a subscription to it.
+  func say(on topic: String, quality: UInt8 = 1) {
+    guard let (line, isFive) = last else { return }
+    lastID = lastID % 100 + 1
+    let name = Array(topic.utf8)
+    var body: [UInt8] = [0, UInt8(name.count)]
+    body += name
+    body += [0, lastID]
+    if isFive { body.append(0) }
+    line.stream.write([0x30 | quality << 1, UInt8(body.count)] + body)
   }
 
   /// Reads whole pieces from a connection.

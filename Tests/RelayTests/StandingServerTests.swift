@@ -200,6 +200,63 @@ import Timing
     }
   }
 
+  @Test(arguments: [Way.mqtt5, .mqtt3])
+  func `a subscription to an earlier topic is ended, and its messages are counted and told once`(_ way: Way) throws {
+    let bench = try Bench(way, .well, commands: true)
+    bench.server.hasSession = true
+    try bench.append(1)
+    #expect(bench.pass(60) { bench.upstream.status.pending == 0 }, "\(bench.lines)")
+    for _ in 1...10 { bench.server.say(on: "old/command") }
+    #expect(bench.pass(60) { bench.server.acknowledgements == 10 && !bench.server.unsubscribed.isEmpty })
+    #expect(bench.server.unsubscribed == ["old/command"] && bench.server.connections == 1)
+    let status = bench.upstream.status
+    #expect(status.refusedCommands == 10 && status.reason?.contains("the last on old/command") == true, "\(status)")
+    #expect(bench.lines.count { $0.contains("old/command") } == 1, "\(bench.lines)")
+    #expect(bench.pass(3700) { bench.upstream.status.reason == nil }, "it is over")
+  }
+
+  @Test(arguments: [Way.mqtt5, .mqtt3])
+  func `a stranger's subscription to everything ends with a new session`(_ way: Way) throws {
+    let bench = try Bench(way, .well, commands: true)
+    bench.server.hasSession = true
+    try bench.append(1)
+    #expect(bench.pass(60) { bench.upstream.status.pending == 0 }, "\(bench.lines)")
+    let hellos: [UInt8] = way == .mqtt5 ? [0, 2] : [0, 2, 0]
+    for second in 1...90 where bench.server.hellos.count < hellos.count {
+      bench.server.say(on: "room/\(second)")
+      _ = bench.pass(1)
+    }
+    #expect(bench.pass(60) { bench.server.hellos.map { $0 & 2 } == hellos }, "\(bench.server.hellos)")
+    #expect(bench.server.unsubscribed.count == 8 && !bench.server.hasSession)
+    // The connection that only deletes the session of version 3.1.1 has no will.
+    let wills: [UInt8] = way == .mqtt5 ? [4, 4] : [4, 0, 4]
+    #expect(bench.server.hellos.map { $0 & 4 } == wills)
+    try bench.append(1)
+    #expect(bench.pass(60) { bench.upstream.status.pending == 0 }, "\(bench.lines)")
+    #expect(bench.server.taken == ["1", "1"])
+    #expect(bench.lines.count { $0.contains("new session") } == 1, "\(bench.lines)")
+    // A broker that subscribes its clients itself does not get a new session each minute.
+    for second in 1...90 {
+      bench.server.say(on: "room/\(second)")
+      _ = bench.pass(1)
+    }
+    #expect(bench.server.hellos.count == hellos.count)
+  }
+
+  @Test(arguments: [Way.mqtt5, .mqtt3])
+  func `a subscription with QoS 2, which no client here can read, ends with a new session`(_ way: Way) throws {
+    let bench = try Bench(way, .well, commands: true)
+    bench.server.hasSession = true
+    try bench.append(1)
+    #expect(bench.pass(60) { bench.upstream.status.pending == 0 }, "\(bench.lines)")
+    bench.server.say(on: "room/1", quality: 2)
+    let hellos: [UInt8] = way == .mqtt5 ? [0, 2] : [0, 2, 0]
+    #expect(bench.pass(60) { bench.server.hellos.map { $0 & 2 } == hellos }, "\(bench.server.hellos)")
+    try bench.append(1)
+    #expect(bench.pass(60) { bench.upstream.status.pending == 0 }, "\(bench.lines)")
+    #expect(bench.lines.contains { $0.contains("QoS 2") } && bench.server.taken == ["1", "1"], "\(bench.lines)")
+  }
+
   private static let cases: [(Way, StandingServer.Fault)] = [
     (.hubLive, .takes(8)), (.hubLive, .silent), (.hubHTTP, .takes(3)), (.hubHTTP, .dripsBody), (.hubHTTP, .dripsHead),
     (.webhook, .takes(3)), (.webhook, .dripsBody), (.webhook, .dripsHead), (.mqtt5, .takes(0)), (.mqtt5, .takes(8)),

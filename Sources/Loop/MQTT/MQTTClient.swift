@@ -233,6 +233,9 @@ public final class MQTTClient {
     flush()
   }
 
+  /// The next connection begins a new session, without the old one's subscriptions and messages.
+  public func forgetSession() { session.forget() }
+
   /// Returns when the broker accepts one more publication, or the connection has ended. Earlier publications are sent first.
   public func untilRoom() async throws(CancellationError) {
     while session.connection?.hasRoom == false {

@@ -147,7 +147,9 @@ struct MQTTDecoder {
   private static func quality(_ first: UInt8) throws(MQTTError) -> UInt8 {
     let qos = first >> 1 & 3
     guard qos < 3, qos > 0 || first & 8 == 0 else { throw .malformed("a message with invalid flags") }
-    guard qos < 2 else { throw .protocolError("a message with QoS \(qos), which was not requested") }
+    guard qos < 2 else {
+      throw MQTTError(code: 0x82, description: "a message with QoS \(qos), which was not requested", isForeign: true)
+    }
     return qos
   }
 

@@ -20,6 +20,8 @@ public struct MQTTOptions: Equatable, Sendable {
   public var maxBytes = UInt32(MQTTDecoder.maxBytes)
   /// A subscription with less than QoS 1 ends the connection.
   public var needsQuality1 = false
+  /// The broker deletes the session of earlier connections.
+  var startsClean = false
 
   public init(
     clientID: String, user: String? = nil, password: [UInt8]? = nil, keepAlive: UInt16 = 300,
@@ -40,10 +42,12 @@ public enum MQTTFailure: Error, Equatable, Sendable, CustomStringConvertible {
   case unreachable(String)
   /// The broker refuses the client: user, password, permissions.
   case refused(String)
+  /// The session has a subscription that this client has not requested, and cannot read: a new session ends that.
+  case foreign(String)
 
   public var description: String {
     switch self {
-    case .unreachable(let message), .refused(let message): message
+    case .unreachable(let message), .refused(let message), .foreign(let message): message
     }
   }
 
@@ -53,7 +57,8 @@ public enum MQTTFailure: Error, Equatable, Sendable, CustomStringConvertible {
   }
 
   static func nonsense(_ error: MQTTError) -> MQTTFailure {
-    .unreachable("the broker sends data that is not MQTT: \(error)")
+    error.isForeign
+      ? .foreign("the broker sends \(error)") : .unreachable("the broker sends data that is not MQTT: \(error)")
   }
 
   /// The broker has sent DISCONNECT.

@@ -63,7 +63,7 @@ enum MQTTCommand: Equatable {
   }
 
   private static func connect(_ options: MQTTOptions, _ version: MQTTVersion) -> [UInt8] {
-    var flags: UInt8 = 0
+    var flags: UInt8 = options.startsClean ? 0x02 : 0
     var payload = string(options.clientID)
     if let will = options.will {
       flags |= 0x04 | 0x08 | (will.retain ? 0x20 : 0)
@@ -169,6 +169,8 @@ struct MQTTError: Error, Equatable, CustomStringConvertible {
   /// The reason code for DISCONNECT of version 5.
   let code: UInt8
   let description: String
+  /// The cause may be another client's subscription in this session.
+  var isForeign = false
 
   static func malformed(_ words: String) -> MQTTError { MQTTError(code: 0x81, description: words) }
   static func protocolError(_ words: String) -> MQTTError { MQTTError(code: 0x82, description: words) }

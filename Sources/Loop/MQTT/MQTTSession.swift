@@ -35,6 +35,8 @@ struct MQTTSession {
   /// The idle time that the path supports; `nil`: no pings.
   private var silences: KeepAlive?
   private var lastID: UInt16 = 0
+  /// The broker is to delete the session of earlier connections.
+  private var forgets = false
   /// Time-out for CONNECT with a version that the broker may not support.
   var guessPatience: Duration = .seconds(10)
 
@@ -46,6 +48,9 @@ struct MQTTSession {
   var end: MQTTFailure? { if case .closed(let failure) = state { failure } else { nil } }
   /// Time-out for CONNECT, if it is a shorter one.
   var helloPatience: Duration? { search.isGuess ? guessPatience : nil }
+
+  /// The next connection begins a new session, without the old one's subscriptions and messages.
+  mutating func forget() { forgets = true }
 
   /// The owner wants a connection.
   mutating func begin(_ options: MQTTOptions, now: MonotonicTime) {
@@ -60,6 +65,9 @@ struct MQTTSession {
     var options = options
     if options.clientID.isEmpty { options.clientID = assignedID ?? "" }
     if !retains { options.will?.retain = false }
+    options.startsClean = forgets
+    // The end of a connection that only deletes the session tells nobody anything: see `greeted`.
+    if forgets, version == .v3 { options.will = nil }
     // The keep-alive leaves room for longer silences; the broker disconnects after one and a half times that.
     if let silences {
       options.keepAlive = UInt16(clamping: min(Int(options.keepAlive), 2 * Int(silences.interval.inSeconds)))
@@ -112,6 +120,11 @@ struct MQTTSession {
     }
     guard greeting.takesQuality1 else {
       return .end(.refused("the broker cannot be used: \(MQTTReason.words(0x9B))"), goodbye: 0)
+    }
+    if options.startsClean {
+      forgets = false
+      // In version 3.1.1 a session that begins clean ends with its connection, so another connection begins the one that stays.
+      if version == .v3 { return .reconnect }
     }
     (retains, assignedID) = (greeting.retains, greeting.clientID ?? assignedID)
     let seconds = Int64(greeting.keepAlive ?? Int(options.keepAlive))

@@ -40,6 +40,9 @@ final class MQTTCarrier: MeteredCarrier {
   private var lastReader: LoopTask?
   /// Tasks that wait for the answers to the broker's commands, until `close`; the broker then resends those commands.
   private let commandTasks: LoopTasks
+  private var foreign = ForeignMessages()
+  /// Resumed when a new session is needed.
+  private let sessionEnd = Waiter()
   weak var radio: (any RadioAccess)?
   weak var commands: CommandIntake?
 
@@ -65,6 +68,7 @@ final class MQTTCarrier: MeteredCarrier {
   var place: String { upstream.place }
   var certificateExpiry: Int64? { tls?.peerExpiry }
   var bytesSent: UInt64 { client.bytesSent }
+  var minorTrouble: String? { foreign.trouble(now: loop.now) }
 
   private var statusTopic: String {
     apart(settings.statusTopic.render(kind: "status", gateway: store.gatewayID, body: .null))
@@ -95,8 +99,12 @@ final class MQTTCarrier: MeteredCarrier {
   /// Acknowledges a command when its result is on disk; until then the broker keeps it,
   /// and it is tried again and again. One that is not allowed is refused by the intake, which also tells the operator.
   private func commanded(_ message: MQTTMessage, _ acknowledge: @escaping () -> Void) {
+    guard let topic = requestTopic, message.topic.isExactly(topic) else {
+      refuseForeign(message.topic)
+      return acknowledge()
+    }
     // A retained command would be repeated at each connection.
-    guard let topic = requestTopic, message.topic.isExactly(topic), !message.retain else { return acknowledge() }
+    guard !message.retain else { return acknowledge() }
     commandTasks.begin { [weak self, loop] in
       var kept = await self?.commands?.take(message.payload)
       // The disk refused it. The broker would send it again only over another connection.
@@ -116,6 +124,22 @@ final class MQTTCarrier: MeteredCarrier {
       else { return }
       _ = self.client.publish(MQTTMessage(topic: topic, payload: answer, correlation: message.correlation))
     }
+  }
+
+  /// Nobody gets an answer: a stranger's subscription may bring everything that the broker has.
+  private func refuseForeign(_ topic: String) {
+    let remedy = foreign.received(topic, now: loop.now)
+    if let trouble = minorTrouble { commands?.refuseForeign(trouble) }
+    switch remedy {
+    case .none: break
+    case .unsubscribe: client.unsubscribe(topic)
+    case .newSession: endSession()
+    }
+  }
+
+  private func endSession() {
+    commands?.warn("begins a new session at the broker; commands that still wait in the old one are lost")
+    sessionEnd.resume()
   }
 
   // MARK: Connecting
@@ -172,16 +196,22 @@ final class MQTTCarrier: MeteredCarrier {
       clientID: settings.clientID ?? "meshpost-\(store.gatewayID)-\(upstream.name)", user: user, password: password,
       keepAlive: settings.keepAlive,
       will: observer?.status("offline", nil, at: clock.milliseconds) ?? status("offline"))
+    if foreign.needsNewSession { client.forgetSession() }
     do throws(MQTTFailure) {
       try await client.connect(options)
     } catch {
       throw verdict(error)
     }
+    if foreign.needsNewSession { foreign.sessionBegan() }
   }
 
   func verdict(_ failure: MQTTFailure) -> Verdict {
     switch failure {
     case .unreachable(let words): return .retry(reason: words, after: nil)
+    case .foreign(let words):
+      // Each connection with this session would end so.
+      if foreign.demandSession(now: loop.now) { endSession() }
+      return .retry(reason: words, after: nil)
     case .refused(let words):
       // The broker refused the token: the next connection needs another one.
       token = nil
@@ -213,7 +243,7 @@ final class MQTTCarrier: MeteredCarrier {
     }
   }
 
-  /// Receives messages and publishes the radio's state. Ends before the token expires, once there is a new one.
+  /// Receives messages and publishes the radio's state. Ends before the token expires, once there is a new one, and if a new session is needed.
   func hold() async throws(CancellationError) -> ConnectionEnd {
     var wasCarrying = false
     do {
@@ -221,7 +251,8 @@ final class MQTTCarrier: MeteredCarrier {
         {
           defer { wasCarrying = !self.turns.isEmpty }
           try await self.client.run()
-        }, { try await self.publishStats() }, { try await self.untilRenewed() })
+        }, { try await self.publishStats() }, { try await self.untilRenewed() },
+        { while !self.foreign.needsNewSession { try await self.sessionEnd.wait() } })
       // A cancelled client ends without an error.
       guard !Task.isCancelled else { throw CancellationError() }
       // What is under way is answered on this connection, and the next one waits for that.

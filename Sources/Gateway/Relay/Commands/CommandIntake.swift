@@ -64,14 +64,14 @@ final class CommandIntake {
   /// The times of answers within the last minute.
   private var answers: [MonotonicTime] = []
   private var (limitLines, unreadLines, unansweredLines) = (Ration.hourly, Ration.hourly, Ration.hourly)
-  private var notKeptLines = Ration.hourly
+  private var (notKeptLines, foreignLines) = (Ration.hourly, Ration.hourly)
   /// Of each command that is not allowed: the log says so.
   private var rightLines: [String: Ration] = [:]
   /// Commands that the server has sent since the start, and that are not allowed.
   private(set) var unpermitted: Set<String> = []
   /// Events of ended commands that are journaled again.
   private var repeatedEnds = Ration(most: 64, oneIn: .seconds(60))
-  /// Commands since the start that were refused without an event: unreadable, or too many.
+  /// Commands since the start that were refused without an event: unreadable, too many, or on another topic.
   private(set) var refused: Int64 = 0
   /// Running commands, and the promises of the tasks that wait for their answers.
   private var running: [Text: [Promise<[UInt8]?>]] = [:]
@@ -147,6 +147,14 @@ final class CommandIntake {
     guard !refusal.isAnswer, isWithinLimit() else { return [] }
     return Self.answer(refusal.command, .refused(code: "invalid", message: refusal.message))
   }
+
+  /// A message of a broker on another topic than that for commands.
+  func refuseForeign(_ trouble: String) {
+    refused += 1
+    if foreignLines.take(at: loop.now) { warn("\(trouble) (logged at most once an hour)") }
+  }
+
+  func warn(_ words: String) { log.warning("\(upstream): \(words)") }
 
   private func read(_ payload: [UInt8]) -> Result<RemoteCommand, Unreadable> {
     // `try?`: all errors get the same answer.

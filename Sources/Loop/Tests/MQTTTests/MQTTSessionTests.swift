@@ -77,6 +77,27 @@ import Timing
     #expect(session.end == nil)
   }
 
+  @Test(arguments: [MQTTVersion.v5, .v3])
+  func `a clean start deletes the session once, and the session that follows stays`(_ version: MQTTVersion) {
+    var session = MQTTSession(version)
+    let options = MQTTOptions(clientID: "c", keepAlive: 0, will: message())
+    let greeting: [UInt8] = version == .v5 ? [0x20, 3, 0, 0, 0] : [0x20, 2, 0, 0]
+    session.begin(options, now: now)
+    session.forget()
+    var flags = [session.opened(options)[9]]
+    var greeted = [session.received(greeting, now: now)]
+    if version == .v3 {
+      flags.append(session.opened(options)[9])
+      greeted.append(session.received(greeting, now: now))
+    }
+    session.close(nil)
+    flags.append(session.opened(options)[9])
+    // 2: a clean start; 12: a will.
+    let asked: [UInt8] = version == .v5 ? [14, 12] : [2, 12, 12]
+    let answers: [MQTTSession.Greeting?] = version == .v5 ? [.accepted] : [.reconnect, .accepted]
+    #expect(flags == asked && greeted == answers)
+  }
+
   @Test func `a ping is due after silence, and an unanswered ping shortens the next interval`() {
     var session = session(keepAlive: 100)
     #expect(session.connection?.pings.due == now + .seconds(100))
