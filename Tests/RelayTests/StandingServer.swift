@@ -70,6 +70,8 @@ final class StandingServer {
   private(set) var hellos: [UInt8] = []
   /// The number of messages that were acknowledged to the broker.
   private(set) var acknowledgements = 0
+  /// The answers to commands that a broker has got.
+  private(set) var results: [String] = []
   /// The broker's last connection.
   private var last: (line: Line, isFive: Bool)?
   private var lastID: UInt8 = 0
@@ -295,6 +297,7 @@ final class StandingServer {
         let size = Int(body[0]) << 8 | Int(body[1])
         let topic = String(decoding: body[2..<2 + size], as: UTF8.self)
         let payload = body[(size + 4 + (isFive ? 1 : 0))...]
+        if topic.hasSuffix("/result") { results.append(String(decoding: payload, as: UTF8.self)) }
         let text = topic.hasPrefix("event") ? try JSONValue(parsing: Array(payload))["body"]?["text"]?.string : nil
         guard text.map({ takes([$0]) }) ?? true else { break }
         for _ in 0..<(fault == .saysTwice ? 2 : 1) { line.stream.write([0x40, 2, body[size + 2], body[size + 3]]) }
@@ -311,8 +314,8 @@ final class StandingServer {
     }
   }
 
-  /// Sends a message on a short topic, as if the session had a subscription to it.
-  func say(on topic: String, quality: UInt8 = 1) {
+  /// Sends a short message, as if the session had a subscription to its topic.
+  func say(_ payload: String = "", on topic: String, quality: UInt8 = 1) {
     guard let (line, isFive) = last else { return }
     lastID = lastID % 100 + 1
     let name = Array(topic.utf8)
@@ -320,6 +323,7 @@ final class StandingServer {
     body += name
     body += [0, lastID]
     if isFive { body.append(0) }
+    body += Array(payload.utf8)
     line.stream.write([0x30 | quality << 1, UInt8(body.count)] + body)
   }
 

@@ -201,6 +201,21 @@ import Timing
   }
 
   @Test(arguments: [Way.mqtt5, .mqtt3])
+  func `commands that wait at a broker until none is allowed are refused, each with an answer`(_ way: Way) throws {
+    let bench = try Bench(way, .well, hasCommandTopic: true)
+    bench.server.hasSession = true
+    try bench.append(1)
+    #expect(bench.pass(60) { bench.upstream.status.pending == 0 }, "\(bench.lines)")
+    for number in 1...3 {
+      bench.server.say(#"{"id":"c\#(number)","command":"send","to":"x","text":"y"}"#, on: "command")
+    }
+    #expect(bench.pass(60) { bench.server.results.count == 3 && bench.server.acknowledgements == 3 })
+    #expect(bench.server.results.allSatisfy { $0.contains("not_allowed") }, "\(bench.server.results)")
+    #expect(bench.upstream.status.unpermitted?.commands == ["send"] && bench.upstream.status.reason == nil)
+    #expect(bench.lines.count { $0.contains("the command send is refused") } == 1, "\(bench.lines)")
+  }
+
+  @Test(arguments: [Way.mqtt5, .mqtt3])
   func `a subscription to an earlier topic is ended, and its messages are counted and told once`(_ way: Way) throws {
     let bench = try Bench(way, .well, commands: true)
     bench.server.hasSession = true
