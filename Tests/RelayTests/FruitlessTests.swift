@@ -181,9 +181,9 @@ private final class Line {
     let trouble = "hub: HTTP 503"
     #expect(
       line.logged == [
-        "\(trouble). Nothing is lost. Retrying automatically",
+        "\(trouble). Retrying automatically",
         "hub: connected again; events to send: 1",
-        "\(trouble), again: it can be reached, and takes nothing. Nothing is lost. Retrying automatically",
+        "\(trouble), again: it can be reached, and takes nothing. Retrying automatically",
       ], "\(line.logged.prefix(10))")
     hub.isTroubled = false
     line.loop.pass(.seconds(600))

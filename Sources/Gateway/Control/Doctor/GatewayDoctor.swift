@@ -29,7 +29,7 @@ struct GatewayDoctor {
     findings += [held(), clock()].compactMap { $0 } + store()
     findings += MachineDoctor(folder: folder).examine()
     for upstream in dependencies.relay.upstreams {
-      findings += Self.upstream(upstream.status, now: now, hasLosses: dependencies.store.provenance.hasLosses)
+      findings += Self.upstream(upstream.status, now: now)
       if let words = upstream.updates?.trouble {
         findings.add("upstream \(upstream.status.name)", .warning, words, "`meshpost sync` shows what is behind.")
       }
@@ -295,8 +295,8 @@ struct GatewayDoctor {
 
   // MARK: Others
 
-  /// `now`: seconds since 1970. `hasLosses`: events of a lost database are missing at upstreams, or may be.
-  static func upstream(_ status: UpstreamStatus, now: Int64, hasLosses: Bool = false) -> [Finding] {
+  /// `now`: seconds since 1970.
+  static func upstream(_ status: UpstreamStatus, now: Int64) -> [Finding] {
     let subject = status.kind == "hook" ? status.name : "upstream \(status.name)"
     var findings: [Finding] = []
     let reason = status.reason ?? ""
@@ -304,7 +304,7 @@ struct GatewayDoctor {
     case .stopped:
       findings.add(subject, .failed, "stopped: \(reason)", "Fix it, then run `meshpost upstream resume`.")
     case .waiting:
-      findings.add(subject, .warning, "waits: \(reason)", remedy(reason, status, hasLosses))
+      findings.add(subject, .warning, "waits: \(reason)", remedy(reason, status))
     case .paused:
       findings.add(
         subject, .warning, "paused by an operator", "`meshpost upstream resume \(Escaping.argument(status.name))`")
@@ -351,7 +351,7 @@ struct GatewayDoctor {
     return findings
   }
 
-  private static func remedy(_ reason: String, _ status: UpstreamStatus, _ hasLosses: Bool) -> String {
+  private static func remedy(_ reason: String, _ status: UpstreamStatus) -> String {
     if reason.hasPrefix("no address for") {
       return "Check the name, and DNS with `resolvectl query`."
     }
@@ -359,13 +359,11 @@ struct GatewayDoctor {
       return "Check the certificate: `openssl s_client -connect HOST:PORT`; for a private authority, set ca_file."
     }
     let (name, next) = (Escaping.argument(status.name), status.nextAttempt ?? 0)
-    let isWhole = !hasLosses && status.losses.givenUp == 0 && status.losses.ahead == 0
-    let gateway = isWhole ? "Nothing is lost; the gateway" : "The gateway"
     // The gateway's own pauses are shorter: the server has asked for this one.
     if next > Int64(RetryPolicy.limit.inSeconds) {
-      return "\(gateway) tries again in \(next / 60) min, at once with `meshpost upstream resume \(name)`."
+      return "The gateway tries again in \(next / 60) min, at once with `meshpost upstream resume \(name)`."
     }
-    let waits = "\(gateway) retries automatically."
+    let waits = "The gateway retries automatically."
     return status.maySkip
       ? "\(waits) If the server fails over the same event each time: `meshpost upstream skip \(name)`" : waits
   }

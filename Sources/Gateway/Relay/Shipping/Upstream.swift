@@ -254,7 +254,7 @@ public final class Upstream {
   /// Sends nothing while it is paused, over restarts, too.
   public func setPaused(_ paused: Bool) {
     guard paused != isPaused else { return }
-    log.notice("\(name): \(paused ? "paused by an operator; nothing is lost" : "goes on")")
+    log.notice("\(name): \(paused ? "paused by an operator; its events wait" : "goes on")")
     store.post("whether \(name) is paused, over a restart") { [name] store throws(SQLiteError) in
       try store.setPaused(name, paused)
     }

@@ -126,12 +126,12 @@ extension Upstream {
     let (allowance, spent) = (account.allowance, Lane.allCases.filter(account.allowance.isSpent))
     let used = Self.words(allowance)
     if allowance.isLow, !spent.contains(.messages) {
-      log.warning("\(name): the allowance is nearly used up (\(used)): messages will stop, too. Nothing is lost")
+      log.warning("\(name): the allowance is nearly used up (\(used)): messages will stop, too")
     } else if spent.isEmpty {
       log.notice("\(name): the allowance permits all lanes again (\(used))")
     } else {
       let names = spent.map(\.rawValue).joined(separator: ", ")
-      log.warning("\(name): the allowance stops \(names) (\(used)). Nothing is lost")
+      log.warning("\(name): the allowance stops \(names) (\(used)). Their events wait")
     }
     let body = JSONWriter.object { json in
       json.field("upstream", name)

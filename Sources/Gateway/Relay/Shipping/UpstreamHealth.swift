@@ -102,7 +102,7 @@ final class UpstreamHealth {
   }
 
   /// Logs a trouble once, not with each try, even if the server answers each connection and takes nothing, or a little each time.
-  func report(_ state: Shipment.State, hasLosses: @autoclosure () -> Bool) {
+  func report(_ state: Shipment.State) {
     let now: UpstreamTrouble
     switch state {
     case .waiting(_, let reason), .busy(_, let reason): now = UpstreamTrouble(isStopped: false, reason: reason)
@@ -113,30 +113,26 @@ final class UpstreamHealth {
     guard now != trouble else { return }
     trouble = now
     unrest.timer?.cancel()
-    let comfort = hasLosses() ? "" : " Nothing is lost."
     if now == unrest.fruitless, !now.isStopped {
       guard !unrest.isFruitless else { return }
       unrest.isFruitless = true
-      log.warning(
-        "\(name): \(now.reason), again: it can be reached, and takes nothing.\(comfort) Retrying automatically")
+      log.warning("\(name): \(now.reason), again: it can be reached, and takes nothing. Retrying automatically")
       return
     }
     unrest.isFruitless = false
     if now.isStopped {
       unrest = Unrest()
-      log.error("\(name): stopped: \(now.reason).\(comfort) Fix it, then run `meshpost upstream resume`")
+      log.error("\(name): stopped: \(now.reason). Fix it, then run `meshpost upstream resume`")
       return
     }
     switch unrest.goes(at: loop.now) {
-    case .first: log.warning("\(name): \(now.reason).\(comfort) Retrying automatically")
+    case .first: log.warning("\(name): \(now.reason). Retrying automatically")
     case .again:
       log.warning(
-        "\(name): \(now.reason), again: the connection comes and goes (logged at most once an hour).\(comfort) Retrying automatically"
+        "\(name): \(now.reason), again: the connection comes and goes (logged at most once an hour). Retrying automatically"
       )
     case .often(let times):
-      log.warning(
-        "\(name): \(now.reason): the connection came and went (\(times)× since this was logged last).\(comfort)"
-      )
+      log.warning("\(name): \(now.reason): the connection came and went (\(times)× since this was logged last)")
     case .untold: break
     }
   }

@@ -117,10 +117,7 @@ extension Upstream {
 }
 
 extension Upstream {
-  func reportHealth() {
-    health.report(
-      shipment.state, hasLosses: givenUp > 0 || self.backlog?.lost ?? 0 > 0 || store.provenance.hasLosses)
-  }
+  func reportHealth() { health.report(shipment.state) }
 
   private var backlog: (oldest: Int64?, lost: Int64)? { store.ifReadable { try store.backlog(after: journal.cursor) } }
 
