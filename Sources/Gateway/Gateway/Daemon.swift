@@ -79,8 +79,16 @@ public final class Daemon {
     packets = PacketFeed(synchronizer, store, clock: loop.wallClock)
     let changes = StateChange()
     power = PowerWatch(synchronizer, store, limit: configuration.lowBattery, changes: changes, on: loop)
-    do {
-      messaging = try Self.makeMessaging(configuration.messaging, store, synchronizer, loop, log)
+    do throws(StoreError) {
+      let upstreams = configuration.upstreams.map(\.name)
+      messaging = try Self.begin(with: store, for: upstreams) { [store, synchronizer, log] () throws(StoreError) in
+        try Self.makeMessaging(configuration.messaging, store, synchronizer, loop, log)
+      }
+      relay = try Self.begin(with: store, for: upstreams) { [store, log] () throws(StoreError) in
+        try Relay(configuration.upstreams, carriers: surroundings.carriers, store: store, on: loop, log: log)
+      } others: { [messaging] () throws(StoreError) in
+        try messaging.messenger.begin()
+      }
     } catch {
       throw StartError(message: "\(error). \(error.remedy)", code: EX_CANTCREAT)
     }
@@ -90,11 +98,6 @@ public final class Daemon {
         loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messaging.messenger,
         requests: messaging.nodes.requests, sign: { [signer] in await signer.sign($0) }))
     exchange = ChannelExchange(configuration.exchange, messaging.messenger, store, log: log)
-    do {
-      relay = try Relay(configuration.upstreams, carriers: surroundings.carriers, store: store, on: loop, log: log)
-    } catch {
-      throw StartError(message: "\(error). \(error.remedy)", code: EX_CANTCREAT)
-    }
     alerts = GatewayAlerts(
       configuration.alerts, store, relay,
       contactTable: { [store] in

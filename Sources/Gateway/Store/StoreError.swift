@@ -9,7 +9,7 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
   case full(String)
   /// The medium is read-only or fails.
   case unavailable(String)
-  /// The file is damaged; it is set aside and a new one created.
+  /// The file is damaged; the gateway sets it aside and creates a new one.
   case corrupt(String)
   /// Another process has it open for writing.
   case inUse(by: String, location: String)
@@ -59,7 +59,8 @@ public enum StoreError: Error, Equatable, Sendable, CustomStringConvertible {
     switch self {
     case .full: "Free disk space, or raise store.max_size. Messages stay in the radio meanwhile."
     case .unavailable: "Check the disk or SD card and its mount. Messages stay in the radio meanwhile."
-    case .corrupt: "Nothing to do: the damaged file was saved under another name, and a new one was created."
+    case .corrupt:
+      "A damaged database is saved as ….corrupt-TIME, and a new one begun. If that is damaged, too, check the disk."
     case .inUse(let owner, _): "Stop \(owner), or set another store.location."
     case .locked(let owner):
       "Stop \(owner ?? "that program (`fuser -v` on the file shows it)"); the daemon retries automatically."

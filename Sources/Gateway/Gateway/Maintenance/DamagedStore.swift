@@ -6,6 +6,25 @@ import SQLite
 import Store
 
 extension Daemon {
+  /// Makes a part of the gateway that reads the database as it begins. If it finds damage, in whatever table, the database is replaced like one whose
+  /// damage shows when it is opened, and the part is made again, once: otherwise a single page would make every start fail. `others`: lets parts that
+  /// were made before begin with the new database.
+  static func begin<Part>(
+    with store: Store, for upstreams: [String], _ make: () throws(StoreError) -> Part,
+    others: () throws(StoreError) -> Void = {}
+  ) throws(StoreError) -> Part {
+    do throws(StoreError) {
+      return try make()
+    } catch {
+      guard case .corrupt = error else { throw error }
+      // Waiting writes belong to the old database, and fail with it.
+      store.settle()
+      _ = try store.replaceDamaged(upstreams: upstreams)
+      try others()
+      return try make()
+    }
+  }
+
   /// Upstreams, clients and waiting messages belong to one database: they end with it, and begin again.
   func replaceDamagedStores() async throws(CancellationError) {
     // SQLite may report damage that its check does not find, such as in an index of words: not for ever.

@@ -188,6 +188,12 @@ public final class Messenger {
       waiting.append(message)
       return true
     }
+    // All reads come before the first effect: after one that fails, a messenger can be made anew.
+    var withPaths: Set<PublicKey> = []
+    for row in waiting where row.attempts.next > 0 {
+      guard let recipient = row.recipient, try store.contact(recipient)?.contact.outPath != nil else { continue }
+      withPaths.insert(recipient)
+    }
     for row in waiting {
       // Its end may not be on disk yet. And one that came meanwhile is in the queue already.
       var message = unsaved[row.id]?.message ?? row
@@ -198,7 +204,7 @@ public final class Messenger {
         save(message)
       }
       // Its flood has taken the path out of the radio, and no list of changes shows that.
-      if let recipient = row.recipient, row.attempts.next > 0, try store.contact(recipient)?.contact.outPath != nil {
+      if let recipient = row.recipient, row.attempts.next > 0, withPaths.contains(recipient) {
         synchronizer.refresh(recipient)
       }
       enqueue(message, isFromEarlierRun: true)
