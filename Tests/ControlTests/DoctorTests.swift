@@ -132,7 +132,7 @@ import Transport
     #expect(GatewayDoctor.upstream(status(.idle, nil, expiry: 100 * 86400), now: 0).map(\.state) == [.ok])
     #expect(GatewayDoctor.upstream(status(.idle, "foreign messages"), now: 0).map(\.state) == [.ok, .warning])
     var asking = status(.idle, nil)
-    asking.unpermitted = .init(commands: ["send"], line: "allow = [\"send\"]")
+    asking.unpermitted = .init(rights: ["send"], line: "allow = [\"send\"]")
     let unpermitted = GatewayDoctor.upstream(asking, now: 0).last
     #expect(unpermitted?.state == .warning && unpermitted?.message.contains("asked for send") == true)
     #expect(unpermitted?.remedy?.contains("allow = [\"send\"]") == true)

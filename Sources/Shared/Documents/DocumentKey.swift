@@ -55,8 +55,8 @@ public enum DocumentKey: Equatable, Sendable {
     }
   }
 
-  /// Settings need a permission of their own.
-  public var isSetting: Bool { if case .setting = self { true } else { false } }
+  /// The right of a gateway's `allow` that a hub needs to edit the document.
+  public var right: String { if case .setting = self { "settings" } else { "documents" } }
 
   /// The allowed values, for people.
   public var wanted: String {

@@ -146,6 +146,42 @@ import Timing
     #expect(try rig.upstream("hub")?["permits"]?.string == #"allow = ["send", "sync", "status"]"#)
   }
 
+  @Test(arguments: [[], ["documents"]] as [[String]])
+  func `edits at the hub that no line permits are told after each start, and applied once a line permits them`(
+    _ rights: [String]
+  ) throws {
+    let rig = try Rig()
+    let named = rights.map { "\"\($0)\"" }.joined(separator: ", ")
+    let line = #"allow = ["documents", "settings"]"#
+    func edit(_ key: String, _ value: String) {
+      let now = rig.machine.wallMilliseconds
+      rig.hub.put(
+        #"{"key":"\#(key)","value":\#(value),"updated_at":\#(now),"by_hub":true}"#, in: "documents", id: key, at: now)
+    }
+    rig.configure("allow = [\(named)]")
+    try rig.startSynced()
+    try rig.until("it to ask for documents") { rig.hub.asked.contains("documents") }
+    edit("node/" + String(repeating: "ab", count: 32) + "/note", "\"by the hub\"")
+    edit("settings/airtime_per_hour_s", "99")
+    for start in ["first", "second"] {
+      try rig.until("the \(start) refusal") { try rig.upstream("hub")?["permits"]?.string == line }
+      let missing = try rig.upstream("hub")?["unpermitted"]?.array?.compactMap(\.string)
+      #expect(missing == ["documents", "settings"].filter { !rights.contains($0) })
+      #expect(try rig.doctor().contains { $0.contains("asked for \(missing?.joined(separator: ", ") ?? "?")") })
+      #expect(try rig.status()["overrides"] == nil)
+      guard start == "first" else { continue }
+      #expect(rig.hasSaid("edit of settings/airtime_per_hour_s is refused, because its `allow` does not name settings"))
+      rig.kill()
+      try rig.startSynced()
+    }
+    rig.kill()
+    rig.configure(line)
+    try rig.startSynced()
+    try rig.until("the setting") { try rig.status()["overrides"]?.array?.first?["value"]?.string == "99" }
+    #expect(try rig.upstream("hub")?["permits"] == nil)
+    #expect(rig.hub.events.allSatisfy { $0.kind != "document" }, "the hub does not get its own edits back")
+  }
+
   @Test func `a queued command at the hub is carried out once, in order, over a kill`() throws {
     let rig = try Rig()
     func queue(_ number: Int) {

@@ -294,7 +294,7 @@ struct StatusReport {
     json.field(row.nextAttemptS, status.nextAttempt)
     json.field(row.lastSuccess, status.lastSuccess)
     if status.refusedCommands > 0 { json.field(row.refusedCommands, status.refusedCommands) }
-    json.field(row.unpermitted, status.unpermitted?.commands ?? [])
+    json.field(row.unpermitted, status.unpermitted?.rights ?? [])
     json.field(row.permits, status.unpermitted?.line)
     json.field(row.batches, status.batches)
     json.field(row.bytesSent, status.bytesSent)

@@ -56,8 +56,8 @@ public enum ChannelUpdateFate: Equatable, Sendable {
 final class BucketSync {
   /// The longest pause after a failure, and the interval for servers that do not announce updates.
   static let pollInterval: Duration = .seconds(300)
-  /// The interval if this gateway only refuses commands. The hub's answer also has its position in the journal, so it
-  /// replaces the greeting that would be due after an hour.
+  /// The interval if this gateway permits nothing, and only refuses. The hub's answer also has its position in the
+  /// journal, so it replaces the greeting that would be due after an hour.
   private static let seldom: Duration = .seconds(3500)
   static let firstPause: Duration = .seconds(5)
   /// Commands that may wait on this disk; further ones wait at the hub.
@@ -76,6 +76,8 @@ final class BucketSync {
   var rations = BucketRations()
   private var health = UpdatesHealth()
   var leftOut = LeftOutMessages()
+  /// The hub has edits of documents that are not permitted: the position on disk stays before them.
+  var hasRefusedEdits = false
   /// Runs while the server is reachable.
   private var task: LoopTask?
   private let woken = Waiter()
@@ -131,9 +133,8 @@ final class BucketSync {
   }
 
   private func positions() throws(StoreError) -> [String: CatchUp.Position] {
-    // Commands are fetched even if none is allowed: the refusal reaches their sender.
-    var names = ["commands"]
-    if rights.contains("documents") || rights.contains("settings") { names.append("documents") }
+    // Fetched even if nothing is allowed: the refusal of a command reaches its sender, that of an edit the operator.
+    var names = ["commands", "documents"]
     let channels = (host?.exchangedChannels ?? []).prefix(48).map { "channel/\($0)" }
     names += channels
     if !channels.isEmpty, host?.takenGateways.isEmpty == false { names.append("heard") }
@@ -179,7 +180,7 @@ final class BucketSync {
   }
 
   private var interval: Duration {
-    catchUp.names == ["commands"] && rights.isDisjoint(with: CommandIntake.known) ? Self.seldom : Self.pollInterval
+    rights.isEmpty && catchUp.names == ["commands", "documents"] ? Self.seldom : Self.pollInterval
   }
 
   /// Returns when the positions are to be asked for again.

@@ -86,7 +86,9 @@ extension BucketSync {
   /// Commits the bucket's position with all writes of this turn.
   func move(_ bucket: String, _ outcome: CatchUp.Outcome) async throws {
     let position = outcome.position
+    let staysBehind = bucket == "documents" && hasRefusedEdits
     try await store.save { [upstream] store throws(SQLiteError) in
+      if staysBehind { return }
       try store.setBucket(
         bucket, of: upstream, to: BucketPosition(seq: position.seq, at: position.at, since: position.since))
     }
@@ -137,6 +139,7 @@ extension BucketSync {
   func diverged(_ bucket: String, _ position: CatchUp.Position) {
     log.notice("\(upstream): \(bucket) was restored at the hub: fetching again from \(position.seq)")
     guard bucket == "documents" else { return }
+    hasRefusedEdits = false
     store.write { [moment] store throws(SQLiteError) in try store.announceDocuments(at: moment) }
   }
 
@@ -163,20 +166,33 @@ extension BucketSync {
   func takeDocument(_ update: CatchUp.Update) -> ChannelUpdateFate {
     // `try?`: the update was parsed before.
     guard let body = try? JSONValue(parsing: update.body), let text = body["key"]?.string,
-      let key = DocumentKey(text), let updatedAt = body["updated_at"]?.count,
-      rights.contains(key.isSetting ? "settings" : "documents")
+      let key = DocumentKey(text), let updatedAt = body["updated_at"]?.count
     else { return .skipped }
     let given = body["value"] ?? .null
     guard given == .null || key.allows(given) else { return .skipped }
     let document = Document(
       key: text, value: given == .null ? nil : given.text, updatedAt: updatedAt,
       byHub: body["by_hub"]?.bool ?? false)
+    guard rights.contains(key.right) else { return refuse(document, key.right) }
     var isNew = false
     let through = acknowledged()
     store.write { [upstream, moment] store throws(SQLiteError) in
       isNew = try store.applyDocument(document, via: upstream, acknowledged: through, at: moment)
     }
     return isNew ? .sent : .known
+  }
+
+  /// A version that `allow` does not permit. If this gateway has another one, the position on disk stays before it: after
+  /// a start it is told again and, once it is permitted, applied.
+  private func refuse(_ document: Document, _ right: String) -> ChannelUpdateFate {
+    // If the store cannot be read, this gateway counts as without the document.
+    let mine = store.ifReadable { try store.document(document.key) }
+    let isSame = mine.map { $0.hasSameValue(as: document) } ?? (document.value == nil)
+    guard !isSame else { return .known }
+    hasRefusedEdits = true
+    // Others are this gateway's own: earlier ones, or those of its former card.
+    if document.byHub { commands.tellUnpermittedEdit(of: document.key, right) }
+    return .skipped
   }
 
   /// `channel`: the list's channel; `nil`: the list is for all channels, and messages of exchanged channels count.

@@ -65,9 +65,9 @@ final class CommandIntake {
   private var answers: [MonotonicTime] = []
   private var (limitLines, unreadLines, unansweredLines) = (Ration.hourly, Ration.hourly, Ration.hourly)
   private var (notKeptLines, foreignLines) = (Ration.hourly, Ration.hourly)
-  /// Of each command that is not allowed: the log says so.
+  /// Of each right that is missing: the log says so.
   private var rightLines: [String: Ration] = [:]
-  /// Commands that the server has sent since the start, and that are not allowed.
+  /// Rights that the server's commands, and its edits of documents, have needed since the start, and that it does not have.
   private(set) var unpermitted: Set<String> = []
   /// Events of ended commands that are journaled again.
   private var repeatedEnds = Ration(most: 64, oneIn: .seconds(60))
@@ -217,12 +217,19 @@ final class CommandIntake {
   /// The operator learns which line would permit it. A word that no line permits is the sender's mistake.
   private func tellUnpermitted(_ name: String) {
     guard Self.known.contains(name), !settings.allowed.contains(name) else { return }
-    unpermitted.insert(name)
-    guard rightLines[name, default: .hourly].take(at: loop.now) else { return }
-    let line = Upstream.Settings.line(permitting: settings.allowed.union([name]))
-    log.warning(
-      "\(upstream): the command \(name) is refused, because its `allow` does not name it; to permit it: \(line) (logged at most once an hour)"
-    )
+    tell("the command \(name) is refused, because its `allow` does not name it", missing: name)
+  }
+
+  /// The server's edit of a document is refused. Nobody waits for an answer to it.
+  func tellUnpermittedEdit(of key: String, _ right: String) {
+    tell("the server's edit of \(key) is refused, because its `allow` does not name \(right)", missing: right)
+  }
+
+  private func tell(_ refusal: String, missing right: String) {
+    unpermitted.insert(right)
+    guard rightLines[right, default: .hourly].take(at: loop.now) else { return }
+    let line = Upstream.Settings.line(permitting: settings.allowed.union([right]))
+    log.warning("\(upstream): \(refusal); to permit it: \(line) (logged at most once an hour)")
   }
 
   // MARK: The queue

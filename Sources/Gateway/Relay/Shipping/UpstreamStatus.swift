@@ -17,13 +17,14 @@ public struct UpstreamStatus: Equatable, Sendable {
     public var tooOld: Int64 = 0
   }
 
-  /// Commands that are refused, and the line of the configuration that would permit them.
+  /// Rights that the server does not have and has asked for, by commands or edits of documents, and the line of the configuration that would give
+  /// them.
   public struct Unpermitted: Equatable, Sendable {
-    public var commands: [String]
+    public var rights: [String]
     public var line: String
 
     /// For people.
-    public var words: String { "it asked for \(commands.joined(separator: ", ")), which its `allow` does not name" }
+    public var words: String { "it asked for \(rights.joined(separator: ", ")), which its `allow` does not name" }
   }
 
   public var name: String
@@ -62,7 +63,7 @@ public struct UpstreamStatus: Equatable, Sendable {
   public var allowance: AllowanceStatus?
   /// Commands of the server, since the start, that were refused without an event.
   public var refusedCommands: Int64 = 0
-  /// Commands that the server has sent since the start, and that `allow` does not name; `nil`: none.
+  /// What the server has asked for since the start, and `allow` does not name; `nil`: nothing.
   public var unpermitted: Unpermitted?
   /// The server itself fails over an event, which an operator can skip.
   public var maySkip = false
@@ -150,7 +151,7 @@ extension Upstream {
   private var unpermitted: UpstreamStatus.Unpermitted? {
     guard !commands.unpermitted.isEmpty else { return nil }
     return UpstreamStatus.Unpermitted(
-      commands: commands.unpermitted.sorted(),
+      rights: commands.unpermitted.sorted(),
       line: Settings.line(permitting: settings.allowed.union(commands.unpermitted)))
   }
 
