@@ -238,6 +238,32 @@ import Testing
     #expect(try await store().number("SELECT count(*) FROM commands") <= 1000 + 90)
   }
 
+  @Test func `a document says whether its gateway takes edits of the hub, if that tells its rights`() async throws {
+    let store = try store()
+    let keys = ["node/\(String(repeating: "ab", count: 32))/note", "settings/log_level"]
+    func shown() async throws -> [JSONValue] {
+      let allowed = try await store.allowed(by: "g")
+      var all: [JSONValue] = []
+      for key in keys {
+        let edited = try #require(try await store.editDocument(key, "\"info\"", of: "g", at: 1))
+        all.append(try JSONValue(parsing: JSONWriter.object(edited.shown(allowed: allowed))))
+      }
+      return all
+    }
+    func tells(_ state: String) async throws {
+      _ = try await store.keep([GatewayState(gateway: "g", name: "gateway", at: 1, body: state)])
+    }
+    #expect(try await shown().allSatisfy { $0["permitted"] == nil && $0["permits"] == nil })
+    try await tells(#"{"radio":"up"}"#)
+    #expect(try await shown().allSatisfy { $0["permitted"] == nil && $0["permits"] == nil }, "an older gateway")
+    try await tells(#"{"allow":["settings","<b>",7,"send"]}"#)
+    let some = try await shown()
+    #expect(some.map { $0["permitted"]?.bool } == [false, true])
+    #expect(some.map { $0["permits"]?.string } == [#"allow = ["send", "documents", "settings"]"#, nil])
+    try await tells(#"{"allow":[]}"#)
+    #expect(try await shown().map { $0["permits"]?.string } == [#"allow = ["documents"]"#, #"allow = ["settings"]"#])
+  }
+
   /// The time in seconds of the fastest of five batches of 100 documents.
   private func cost(_ store: HubStore, _ gateway: String, from seq: inout Int64, _ key: (Int64) -> String) async throws
     -> Double

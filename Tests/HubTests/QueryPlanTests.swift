@@ -95,6 +95,7 @@ import Testing
       }
     }
     _ = try await store.documents(of: "g", after: "", limit: 10)
+    _ = try await store.allowed(by: "g")
     _ = try await store.alerts(before: .max, openOnly: false, limit: 10)
     _ = try await store.alertCounts(of: ["g"])
     _ = try await store.auditRecords(before: .max, limit: 10)

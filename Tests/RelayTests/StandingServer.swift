@@ -43,6 +43,8 @@ final class StandingServer {
   private(set) var taken: [String] = []
   /// `n` of the states that it has taken, in order.
   private(set) var states: [Int64] = []
+  /// Its rights at the gateway, as the last state told them.
+  private(set) var rights: [String]?
   /// It answers so many greetings with 503 first.
   var refusedGreetings = 0
   /// It answers so many states with 503 first.
@@ -139,7 +141,10 @@ final class StandingServer {
     return true
   }
 
-  private func note(_ state: JSONValue) { state["n"]?.integer.map { states.append($0) } }
+  private func note(_ state: JSONValue) {
+    if let number = state["n"]?.integer { states.append(number) }
+    rights = state["allow"]?.array?.compactMap(\.string)
+  }
 
   private var isSatisfied: Bool { fault == .hangsUp && taken.count.isMultiple(of: 2) }
 

@@ -129,6 +129,7 @@ import Timing
     bench.upstream.setState("gateway", Array(#"{"n":2}"#.utf8))
     #expect(bench.pass(60) { bench.server.states == [1, 2] })
     #expect(!bench.pass(35_000) { bench.server.states.count > 2 }, "each state is sent once")
+    #expect(bench.server.rights == [], "it may do nothing")
   }
 
   @Test(arguments: [0, 2])
@@ -143,12 +144,13 @@ import Timing
   }
 
   @Test func `each new live link gets the state`() throws {
-    let bench = try Bench(.hubLive, .hangsUp)
+    let bench = try Bench(.hubLive, .hangsUp, commands: true)
     bench.upstream.wake()
     bench.upstream.setState("gateway", Array(#"{"n":1}"#.utf8))
     #expect(bench.pass(60) { bench.server.states == [1] })
     try bench.append(2)
     #expect(bench.pass(600) { bench.server.states == [1, 1] }, "\(bench.server.states)")
+    #expect(bench.server.rights == ["send"])
   }
 
   @Test(arguments: [Way.hubLive, .mqtt5, .mqtt3])

@@ -115,6 +115,7 @@ export class Documents {
     const setting = kind === "settings" && has(`document.${key}`);
     fill(place, make("span", { class: "grow" }, setting ? make("strong", { text: t(`document.${key}`) }) : kind === "node" ? [make("strong", {}, named(this.#names.get(key) || key.slice(0, 12))), " ", has(`fleet.${field}`) ? t(`fleet.${field}`) : cut(field ?? "", 20)] : make("code", { class: "break", text: cut(one.key, 120) }), ": ", line(told(one.value), 300)),
       make("span", { class: "quiet small" }, t(one.by_hub ? "documents.by-hub" : "documents.by-gateway"), " · ", when(one.updated_at)),
+      one.by_hub && one.permitted === false ? make("span", { class: "trouble-line small break", text: t("documents.unpermitted", { line: one.permits }) }) : null,
       this.#shell.mayChange ? [make("button", { type: "button", class: "button small", text: t("documents.edit"), on: { click: () => this.#edit(one, place) } }),
         make("button", { type: "button", class: "button small danger", text: t("documents.delete"), on: { click: () => this.#change(() => remove(`${this.#path}/documents/${pathOf(one.key)}`)) } })] : null);
     return place;
@@ -140,10 +141,12 @@ export class Documents {
 
   async #change(work, form) {
     try {
-      await work();
+      const edited = await work();
       form?.remove();
       this.trouble.textContent = "";
       await this.load();
+      // What was deleted has no row that could say so.
+      if (edited.value === null && edited.permitted === false && !this.isRefused) this.trouble.textContent = t("documents.unpermitted", { line: edited.permits });
     } catch (trouble) {
       this.trouble.textContent = trouble.message;
     }

@@ -118,8 +118,9 @@ export class GatewayDetails {
   #editable(row, name, value, most) {
     return this.#edits.field(name, { id: `gateway-${name}`, label: t(`fleet.${name}`), value, hint: t(`fleet.${name}-why`), most, save: async (given) => {
       const path = `${this.#path}/documents/node/${row.radio_key}/${name}`;
-      await (given.length ? put(path, { value: given }) : remove(path));
+      const edited = await (given.length ? put(path, { value: given }) : remove(path));
       fleet.patch(this.gateway, name === "alias" ? { name: given || row.radio || this.gateway } : { [name]: given.length ? given : undefined });
+      return edited.permitted === false ? t("documents.unpermitted", { line: edited.permits }) : null;
     } });
   }
 

@@ -12,7 +12,7 @@ export class Editable {
   /** What one writes, what is on its way, and what was not taken stay. */
   get isInUse() { return this.#saving > 0 || this.#place.contains(document.activeElement) || this.#place.querySelector("[aria-invalid]") !== null; }
 
-  /** `save(given)`: a text, or tags; resolves when it is saved. */
+  /** `save(given)`: a text, or tags; resolves when it is saved, with words that are to be shown, if any. */
   field(name, { id, label, value, hint, most, save }) {
     const state = make("span", { class: "quiet small", role: "status" });
     const field = make(name === "note" ? "textarea" : "input", {
@@ -31,8 +31,9 @@ export class Editable {
         change: async () => {
           const text = field.value.trim();
           this.#saving += 1;
+          let more = null;
           try {
-            await save(name === "tags" ? text.split(",").map((one) => one.trim()).filter(Boolean) : text);
+            more = await save(name === "tags" ? text.split(",").map((one) => one.trim()).filter(Boolean) : text);
           } catch (trouble) {
             field.setAttribute("aria-invalid", "true");
             state.textContent = `${t("not-saved")} ${trouble.message}`;
@@ -41,7 +42,7 @@ export class Editable {
             this.#saving -= 1;
           }
           value = text;
-          state.textContent = t("saved");
+          state.textContent = more ? `${t("saved")} ${more}` : t("saved");
           field.removeAttribute("aria-invalid");
         },
       },

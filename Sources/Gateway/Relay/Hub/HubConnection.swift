@@ -163,8 +163,20 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
 
   /// Sends the hub the newest state of this name, now or when the hub is reachable again.
   func setState(_ name: String, _ body: [UInt8]) {
-    states.set(name, body)
+    states.set(name, withRights(body))
     publishStates()
+  }
+
+  /// A state of the gateway, with the hub's rights here: people at the hub see which of their edits are refused.
+  private func withRights(_ body: [UInt8]) -> [UInt8] {
+    // `try?`: this gateway has made the state.
+    guard let fields = (try? JSONValue(parsing: body))?.fields else { return body }
+    return JSONWriter.object { json in
+      for (name, value) in fields { json.field(name, value) }
+      json.arrayField("allow") { json in
+        for right in Upstream.Settings.knownRights where settings.journal.allowed.contains(right) { json.value(right) }
+      }
+    }
   }
 
   private func publishStates() {

@@ -210,10 +210,15 @@ extension HubAPI {
 
   func documents(_ call: Call) async throws -> Response {
     let limit = try call.pageLimit()
-    let (found, hasMore) = try await stores.readers.ask(call.holder) {
-      try $0.documents(of: call.gateway, after: call.query("after") ?? "", limit: limit)
+    let (page, allowed) = try await stores.readers.ask(call.holder) {
+      (
+        try $0.documents(of: call.gateway, after: call.query("after") ?? "", limit: limit),
+        try $0.allowed(by: call.gateway)
+      )
     }
-    return Self.json(["documents": found.map(\.json), "next": hasMore ? found.last?.key : nil])
+    return Self.json([
+      "documents": page.found.map { $0.shown(allowed: allowed) }, "next": page.hasMore ? page.found.last?.key : nil,
+    ])
   }
 
   /// Handles `PUT` with `{"value": …}`, and `DELETE`, which leaves a tombstone.
@@ -233,7 +238,8 @@ extension HubAPI {
     try await note(
       "document", call,
       ["key": key, "deleted": value == nil ? true : nil])
-    return Self.json(document.json)
+    let allowed = try await stores.writer.allowed(by: call.gateway)
+    return Self.json(document.shown(allowed: allowed))
   }
 }
 

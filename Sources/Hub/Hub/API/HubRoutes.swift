@@ -66,7 +66,9 @@ extension HubAPI {
     "gateway": .text, "id": .text, "state": .oneOf(["queued", "done", "refused", "expired"]), "command?": .text,
     "body": [:], "answer?": .any, "author": .text, "created_at": .whole, "ended_at?": .whole,
   ]
-  private static let document: Schema = ["key": .text, "value": .any, "updated_at": .whole, "by_hub": .truth]
+  private static let document: Schema = [
+    "key": .text, "value": .any, "updated_at": .whole, "by_hub": .truth, "permitted?": .truth, "permits?": .text,
+  ]
   private static let alert: Schema = [
     "id": .whole, "gateway?": .text, "rule": .text, "subject?": .text, "text": .text, "began_at": .whole,
     "ended_at?": .whole, "acknowledged_at?": .whole, "acknowledged_by?": .text, "note?": .text,

@@ -85,6 +85,15 @@ extension HubStore {
     return (page.rows, page.hasMore)
   }
 
+  /// What the gateway permits this hub, as its newest state tells; `nil`: it does not tell.
+  func allowed(by gateway: String) throws(HubDatabaseError) -> Set<String>? {
+    let body = try database.first(
+      "SELECT body FROM states WHERE gateway = ?1 AND name = 'gateway'", gateway, read: { $0.text(0) })
+    // `try?`: the hub stores only JSON.
+    guard let body, let state = try? JSONValue(parsing: Array(body.utf8)) else { return nil }
+    return state["allow"]?.array.map { Set($0.compactMap(\.string)) }
+  }
+
   private static func document(_ row: any HubRow) -> Document {
     Document(
       key: row.text(0), value: row.textIfAny(1), updatedAt: row.integer(2), byHub: row.integer(3) != 0)
@@ -95,4 +104,18 @@ extension Document {
   var json: JSONObject {
     ["key": key, "value": RawJSON(value ?? "null"), "updated_at": updatedAt, "by_hub": byHub]
   }
+
+  /// For readers, with whether the gateway takes the hub's edits of it and, if not, the line of its configuration that would permit them. `allowed`:
+  /// what it permits; `nil`: it does not tell.
+  func shown(allowed: Set<String>?) -> JSONObject {
+    guard let allowed, let right = DocumentKey(key)?.right else { return json }
+    guard !allowed.contains(right) else { return JSONObject(joining: json, ["permitted": true]) }
+    // Of a gateway's words only the known ones are shown.
+    let names = Self.rights.filter { $0 == right || allowed.contains($0) }.map { "\"\($0)\"" }
+    let line = "allow = [\(names.joined(separator: ", "))]"
+    return JSONObject(joining: json, ["permitted": false, "permits": line])
+  }
+
+  /// All rights, in the order of a gateway's own line.
+  private static let rights = ["send", "sync", "status", "documents", "settings"]
 }
