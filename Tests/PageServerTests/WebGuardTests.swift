@@ -78,6 +78,18 @@ import Timing
     #expect(throws: WebGuard.Refusal.self) { try guardian.checkSameOrigin(request(method, headers)) }
   }
 
+  @Test(arguments: ["Origin", "Sec-Fetch-Site"], [false, true])
+  func `a request that names two origins is refused, in either order`(_ field: String, _ isForeignFirst: Bool) throws {
+    let ours = field == "Origin" ? "http://127.0.0.1:8080" : "same-origin"
+    let foreign = field == "Origin" ? "http://evil.example" : "cross-site"
+    var headers = HTTPHeaders()
+    headers.add(field, ours)
+    try guardian.checkSameOrigin(request("GET", headers))
+    headers = HTTPHeaders()
+    for value in isForeignFirst ? [foreign, ours] : [ours, foreign] { headers.add(field, value) }
+    #expect(throws: WebGuard.Refusal.self) { try guardian.checkSameOrigin(request("GET", headers)) }
+  }
+
   @Test func `requests of our own pages are accepted`() throws {
     try guardian.checkSameOrigin(request("GET", ["Sec-Fetch-Site": "same-origin"]))
     try guardian.checkSameOrigin(request("GET", [:]))

@@ -18,9 +18,14 @@ public struct BrowserRequest: Sendable {
   }
 
   public init(_ request: HTTPRequest) {
+    // Of a field that comes twice, no value counts alone: together they are none that is accepted.
+    func whole(_ name: String) -> String? {
+      let values = request.headers.values(of: name)
+      return values.isEmpty ? nil : values.joined(separator: ", ")
+    }
     self.init(
-      method: request.method, hosts: request.headers.values(of: "Host"), origin: request.headers["Origin"],
-      site: request.headers["Sec-Fetch-Site"], type: request.headers["Content-Type"])
+      method: request.method, hosts: request.headers.values(of: "Host"), origin: whole("Origin"),
+      site: whole("Sec-Fetch-Site"), type: whole("Content-Type"))
   }
 }
 
