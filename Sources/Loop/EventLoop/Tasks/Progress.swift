@@ -7,23 +7,24 @@ extension EventLoop {
   /// enough: on a narrow line an answer queues behind everything that was sent before it.
   ///
   /// `moved`: the bytes transferred so far; it is checked four times within the patience. Fewer than `Progress.least`
-  /// bytes are no progress, so pings and single bytes do not count. The work ends after 120 times the patience in any
-  /// case. `patience` `nil`: no limit.
+  /// bytes are no progress, so pings and single bytes do not count. The work ends after `rounds` times the patience in
+  /// any case. `patience` `nil`: no limit.
   public func whileMoving<Result>(
-    _ patience: Duration?, _ moved: @escaping () -> UInt64, _ work: @escaping () async throws -> Result
+    _ patience: Duration?, rounds: Int64 = Progress.maxRounds, _ moved: @escaping () -> UInt64,
+    _ work: @escaping () async throws -> Result
   ) async throws -> Result {
     guard let patience else { return try await work() }
     var result: Result?
     try await race(
       { result = try await work() },
-      { try await self.watchProgress(patience, moved) })
+      { try await self.watchProgress(patience, rounds, moved) })
     guard let result else { throw CancellationError() }
     return result
   }
 
   /// Never returns; throws `TimedOut`.
-  private func watchProgress(_ patience: Duration, _ moved: () -> UInt64) async throws {
-    var progress = Progress(patience, moved(), now: now)
+  private func watchProgress(_ patience: Duration, _ rounds: Int64, _ moved: () -> UInt64) async throws {
+    var progress = Progress(patience, rounds: rounds, moved(), now: now)
     while true {
       try await sleep(until: progress.nextLook(now: now))
       if progress.isOver(moved(), now: now) { throw TimedOut() }
@@ -49,7 +50,8 @@ extension EventLoop {
 public struct Progress {
   /// Fewer bytes are no progress, such as pings and single bytes. A line of 26 bytes a second carries as many in 10 s.
   static let least: UInt64 = 256
-  private static let maxRounds: Int64 = 120
+  /// An operation ends after this many times its patience, although it moves.
+  public static let maxRounds: Int64 = 120
   private static let looks = 4
 
   private let patience: Duration
@@ -57,11 +59,11 @@ public struct Progress {
   private var last: UInt64
   private let end: MonotonicTime
 
-  public init(_ patience: Duration, _ moved: UInt64, now: MonotonicTime) {
+  public init(_ patience: Duration, rounds: Int64 = Progress.maxRounds, _ moved: UInt64, now: MonotonicTime) {
     self.patience = patience
     since = now
     last = moved
-    let (longest, overflow) = patience.wholeNanoseconds.multipliedReportingOverflow(by: Self.maxRounds)
+    let (longest, overflow) = patience.wholeNanoseconds.multipliedReportingOverflow(by: rounds)
     end = overflow ? .never : now + .nanoseconds(longest)
   }
 

@@ -89,6 +89,8 @@ public enum HTTPEndpoint: Equatable, Sendable {
 public enum HTTPFailure: Error, Equatable, Sendable, CustomStringConvertible {
   case unreachable(String)
   case timedOut
+  /// The answer has begun, and bytes arrive, but not its end.
+  case endless
   case closed(String)
   case malformed(String)
   /// The client was closed, or the caller was cancelled.
@@ -98,6 +100,7 @@ public enum HTTPFailure: Error, Equatable, Sendable, CustomStringConvertible {
     switch self {
     case .unreachable(let message): message
     case .timedOut: "no answer in time"
+    case .endless: "the answer does not end"
     case .closed(let message): "the connection ended: \(message)"
     case .malformed(let message): "the answer cannot be read: \(message)"
     case .cancelled: "the request was abandoned"
@@ -109,6 +112,13 @@ public enum HTTPFailure: Error, Equatable, Sendable, CustomStringConvertible {
 public final class HTTPClient {
   /// Maximum size of an answer; none of our servers sends more.
   private static let maxBody = 1 << 20
+  /// Of a body that does not matter, and of a refusal's, so much is read to keep the connection: a new one is cheaper than
+  /// a longer body.
+  private static let maxSpare = 64 << 10
+  /// So long for the rest of a body that does not matter.
+  private static let ignoringLimit: Duration = .seconds(5)
+  /// An answer has this many times the time-out, from its first byte on: a slow line needs several.
+  private static let answerRounds = 20
   private static let connectLimit: Duration = .seconds(15)
 
   private let endpoint: HTTPEndpoint
@@ -125,6 +135,8 @@ public final class HTTPClient {
   private var isConnected = false
   /// The given socket is or was the client's stream: its number may have been reused.
   private var isSocketTaken = false
+  /// What has arrived of the answer under way.
+  private var answer = Answer()
 
   /// `proxy`: used for TCP endpoints. `meter`: counts bytes of the connections.
   public init(
@@ -140,27 +152,29 @@ public final class HTTPClient {
   }
 
   /// Sends the request and returns the whole answer, or passes its body to `onPiece` as it arrives (then the returned body is
-  /// empty, except for refusals). The body of a refusal is cut if it is too large, or if the connection ends within it. Fails
-  /// if nothing is transferred either way for `timeout`; `nil` waits forever. `isRepeatable`: the server recognises the
-  /// request if it gets it twice, whatever its method. `ignoresBody`: only the status matters, also that of a 2xx answer whose
-  /// body is cut; its body is not kept.
+  /// empty, except for refusals). The body of a refusal is cut if it is too large, if the connection ends within it, or if it
+  /// does not end within `timeout`. Fails if nothing is transferred either way for `timeout`, and if an answer that is not
+  /// passed on lasts much longer; `nil` waits forever. `isRepeatable`: the server recognises the request if it gets it twice,
+  /// whatever its method. `ignoresBody`: only the status matters, also that of a 2xx answer whose body is cut, or does not
+  /// end; its body is not kept.
   public func send(
     _ request: HTTPRequest, timeout: Duration?, isRepeatable: Bool = false, ignoresBody: Bool = false,
     onPiece: (([UInt8]) -> Void)? = nil
   ) async throws(HTTPFailure) -> HTTPResponse {
     guard !isBusy else { throw .closed("another request is in progress") }
     (isBusy, isClosed, isConnected) = (true, false, false)
-    defer { isBusy = false }
+    defer { (isBusy, answer) = (false, Answer()) }
     do {
       return try await loop.whileMoving(timeout, { [weak self] in self?.stream?.movedBytes ?? 0 }) {
         try await self.exchange(
           request, isRepeatable: isRepeatable || request.isIdempotent,
-          Answer(ignoresBody: ignoresBody, onPiece: onPiece))
+          Answer(timeout: timeout, ignoresBody: ignoresBody, onPiece: onPiece))
       }
     } catch {
       closeStream()
       switch error {
       case let failure as HTTPFailure: throw failure
+      case is TimedOut where answer.isEnough: return answer.response
       case is TimedOut: throw isConnected ? .timedOut : .unreachable("no connection in time")
       default: throw .cancelled
       }
@@ -244,9 +258,12 @@ public final class HTTPClient {
   private func ask(_ request: HTTPRequest, _ empty: Answer) async throws -> HTTPResponse {
     guard let stream else { throw HTTPFailure.cancelled }
     isConnected = true
-    var answer = empty
+    answer = empty
     parser = HTTPParser(.responses, maxBody: answer.keepsBody ? Self.maxBody : .max)
     stream.write(request.encode(host: hostHeader))
+    // Once the status is all that matters, a server that sends no more is not waited for until the time-out.
+    var timer: LoopTimer?
+    defer { timer?.cancel() }
     while !answer.isOver {
       let bytes: [UInt8]
       do throws(StreamEnd) {
@@ -254,6 +271,7 @@ public final class HTTPClient {
       } catch {
         self.stream = nil
         if error == .closed, parser.endsWithConnection { return answer.response }
+        if answer.isGivenUp { return answer.response }
         guard answer.response.status != 0, error != .cancelled else { throw Unanswered(end: error) }
         if answer.isEnough { return answer.response }
         if error == .cut { throw HTTPFailure.closed("the end of the answer may be missing") }
@@ -269,29 +287,71 @@ public final class HTTPClient {
         closeStream()
         return answer.response
       }
+      if !answer.isOver, answer.isTooLong(at: loop.now) {
+        closeStream()
+        guard answer.isEnough else { throw HTTPFailure.endless }
+        return answer.response
+      }
+      if timer == nil, !answer.isOver, answer.isIgnoring {
+        timer = loop.schedule(after: Self.ignoringLimit) { [weak self, weak stream] in
+          self?.answer.isGivenUp = true
+          stream?.close()
+        }
+      }
     }
     return answer.response
   }
 
   private struct Answer {
-    let ignoresBody: Bool
-    let onPiece: (([UInt8]) -> Void)?
+    private let timeout: Duration?
+    private let ignoresBody: Bool
+    private let onPiece: (([UInt8]) -> Void)?
     /// Of a 2xx answer. Another body has no size limit.
     var keepsBody: Bool { !ignoresBody && onPiece == nil }
-    var response = HTTPResponse(status: 0)
-    var isOver = false
-    var isTooLarge = false
+    private(set) var response = HTTPResponse(status: 0)
+    private(set) var isOver = false
+    private(set) var isTooLarge = false
+    /// Its body does not matter, and has not ended soon enough.
+    var isGivenUp = false
+    private var ignored = 0
+    /// When its first byte arrived.
+    private var begun: MonotonicTime?
+    /// When its status was known.
+    private var headed: MonotonicTime?
     /// The status says all that matters: it counts without the whole body, too.
     var isEnough: Bool { response.status != 0 && (ignoresBody || !isSuccess) }
+    /// What follows does not matter.
+    var isIgnoring: Bool { ignoresBody && isSuccess }
     private var isSuccess: Bool { (200..<300).contains(response.status) }
+
+    init(timeout: Duration? = nil, ignoresBody: Bool = false, onPiece: (([UInt8]) -> Void)? = nil) {
+      (self.timeout, self.ignoresBody, self.onPiece) = (timeout, ignoresBody, onPiece)
+    }
+
+    /// Some of it has arrived, and no more is waited for. A body that is passed on may last.
+    mutating func isTooLong(at now: MonotonicTime) -> Bool {
+      let since = begun ?? now
+      begun = since
+      if headed == nil, response.status != 0 { headed = now }
+      if ignored > HTTPClient.maxSpare { return true }
+      guard let timeout else { return false }
+      if isEnough, let headed { return now - headed >= timeout }
+      // A head without end is no body that is passed on.
+      let mayLast = onPiece != nil && response.status != 0
+      return !mayLast && (now - since) / HTTPClient.answerRounds >= timeout
+    }
 
     mutating func take(_ event: HTTPParser.Event) {
       switch event {
       case .response(let status, let headers): response = HTTPResponse(status: status, headers: headers)
       case .body(let piece):
-        if isSuccess, ignoresBody { return }
+        if isIgnoring {
+          ignored += piece.count
+          return
+        }
         if isSuccess, let onPiece { return onPiece(piece) }
-        isTooLarge = isTooLarge || response.body.count + piece.count > HTTPClient.maxBody
+        let most = isSuccess ? HTTPClient.maxBody : HTTPClient.maxSpare
+        isTooLarge = isTooLarge || response.body.count + piece.count > most
         if !isTooLarge { response.body.append(contentsOf: piece) }
       case .end: isOver = true
       case .request: break

@@ -73,6 +73,8 @@ public final class WebSocket {
 
   /// Limit for name look-up and TCP, and for each silence during TLS and the handshake.
   private static let openLimit: Duration = .seconds(20)
+  /// A slow line needs several times that; a server that never ends its answer gets no more.
+  private static let openRounds: Int64 = 20
   /// Limit for the words of a refusal.
   private static let wordsLimit: Duration = .seconds(2)
   /// Pings are not answered while more output than this waits.
@@ -126,7 +128,7 @@ public final class WebSocket {
   /// Connects, and performs the handshake.
   public func open() async throws(WebSocketFailure) {
     do {
-      try await loop.whileMoving(Self.openLimit, { [weak self] in self?.movedBytes ?? 0 }) {
+      try await loop.whileMoving(Self.openLimit, rounds: Self.openRounds, { [weak self] in self?.movedBytes ?? 0 }) {
         try await self.connect()
         try await self.shakeHands()
       }
