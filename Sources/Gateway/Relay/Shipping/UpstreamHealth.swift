@@ -65,12 +65,17 @@ final class UpstreamHealth {
   func progress(pending: Int64) -> Relay.Progress {
     switch acceptance {
     case .refuses(let reason): return .stuck(events: pending, reason: reason)
-    case .untried: return .unknown
-    case .takes:
+    case .untried, .takes:
       // An earlier acknowledgement says nothing about the events that wait now.
-      guard let waitsSince, Self.isLong(loop.now - waitsSince) else { return .fine }
-      return .stuck(events: pending, reason: "nothing was acknowledged for \(Int((loop.now - waitsSince).inSeconds)) s")
+      if let silence { return .stuck(events: pending, reason: silence) }
+      return acceptance == .takes ? .fine : .unknown
     }
+  }
+
+  /// Events wait, and nothing was acknowledged for long; `nil`: it is not so.
+  var silence: String? {
+    guard let waitsSince, Self.isLong(loop.now - waitsSince) else { return nil }
+    return "nothing was acknowledged for \(Int((loop.now - waitsSince).inSeconds)) s"
   }
 
   // MARK: The log

@@ -195,6 +195,9 @@ extension Upstream {
     return health.progress(pending: permitted)
   }
 
+  /// A request is under way for long: on a thin line, or to a server that does not end its answer.
+  private var silence: String? { pendingEvents > 0 ? health.silence : nil }
+
   private var stateForPeople: (UpstreamStatus.State, String?) {
     if isPaused { return (.paused, nil) }
     if shipment.holds.contains(.resting) { return (.waiting, "its allowance is used up") }
@@ -205,10 +208,11 @@ extension Upstream {
     case .waiting, .busy, .stopped: break
     }
     switch shipment.state {
-    case .asking, .testing: return (.sending, carrier.minorTrouble)
+    case .asking, .testing: return (.sending, silence ?? carrier.minorTrouble)
     case .greeting, .ready:
       let letter = journal.deadLetters.failure.map { "dead letter \($0.seq) is tried again and again: \($0.reason)" }
-      return (underWay.flights.isEmpty ? .idle : .sending, letter ?? carrier.minorTrouble)
+      if underWay.flights.isEmpty { return (.idle, letter ?? carrier.minorTrouble) }
+      return (.sending, silence ?? letter ?? carrier.minorTrouble)
     case .waiting(_, let reason), .busy(_, let reason): return (.waiting, reason)
     case .stopped(_, let reason): return (.stopped, reason)
     }
