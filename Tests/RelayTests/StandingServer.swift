@@ -33,6 +33,8 @@ final class StandingServer {
     case asks
     /// A hub that sends 32 MiB, from the first event on, as fast as the gateway reads: long messages, short ones, or pings.
     case talks([UInt8])
+    /// It takes events if the status is 200, and then sends so many bytes of its answer's body each second, without end.
+    case neverEnds(status: Int, bytes: Int)
     /// A hub that is busy, and gives a reason of this length.
     case explains(Int)
   }
@@ -50,6 +52,8 @@ final class StandingServer {
   /// It answers so many states with 503 first.
   var refusedStates = 0
   private(set) var connections = 0
+  /// Connections that have ended.
+  private(set) var ended = 0
   private let loop: EventLoop
   private let descriptor: Int32
   private var tasks: [LoopTask] = []
@@ -113,6 +117,7 @@ final class StandingServer {
   }
 
   private func serve(_ line: Line) async throws {
+    defer { ended += 1 }
     if fault == .drips { return try await drip([UInt8](repeating: 0x16, count: 10_000), line) }
     if try await line.peek() == 0x10 { return try await broker(line) }
     while true {
@@ -126,6 +131,17 @@ final class StandingServer {
     for byte in bytes {
       line.stream.write([byte])
       try await loop.sleep(for: .seconds(5))
+    }
+  }
+
+  private func speak(_ status: Int, _ bytes: Int, _ line: Line) async throws {
+    line.stream.write(Array("HTTP/1.1 \(status) x\r\nTransfer-Encoding: chunked\r\n\r\n".utf8))
+    let chunk = Array("\(String(bytes, radix: 16))\r\n\(String(repeating: " ", count: bytes))\r\n".utf8)
+    while true {
+      line.stream.write(chunk)
+      // It ends with the connection.
+      try await line.stream.drained()
+      try await loop.sleep(for: .seconds(1))
     }
   }
 
@@ -187,6 +203,10 @@ final class StandingServer {
     }
     let json = isPost ? try JSONValue(parsing: request.body) : .null
     let events = json["events"]?.array ?? [json]
+    if case .neverEnds(let status, let bytes) = fault {
+      if isPost, status == 200 { taken += events.map { $0["body"]?["text"]?.string ?? "" } }
+      return try await speak(status, bytes, line)
+    }
     var body = isPost ? "" : toldOf(request.target)
     var isTaken = true
     if isPost {

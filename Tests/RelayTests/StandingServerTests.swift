@@ -276,9 +276,8 @@ import Timing
 
   private static let cases: [(Way, StandingServer.Fault)] = [
     (.hubLive, .takes(8)), (.hubLive, .silent), (.hubHTTP, .takes(3)), (.hubHTTP, .dripsBody), (.hubHTTP, .dripsHead),
-    (.webhook, .takes(3)), (.webhook, .dripsBody), (.webhook, .dripsHead), (.mqtt5, .takes(0)), (.mqtt5, .takes(8)),
-    (.mqtt5, .silent), (.mqtt5, .dripsHead), (.mqtt3, .takes(0)), (.mqtt3, .takes(8)), (.mqtt3, .silent),
-    (.mqtt3, .dripsHead),
+    (.webhook, .takes(3)), (.webhook, .dripsHead), (.mqtt5, .takes(0)), (.mqtt5, .takes(8)), (.mqtt5, .silent),
+    (.mqtt5, .dripsHead), (.mqtt3, .takes(0)), (.mqtt3, .takes(8)), (.mqtt3, .silent), (.mqtt3, .dripsHead),
   ]
 
   @Test(arguments: cases)
@@ -323,6 +322,61 @@ import Timing
       Issue.record("\(upstream.progress)")
       return
     }
+  }
+
+  @Test(arguments: [300, 40_000])
+  func `a webhook that answers 200 and never ends its answer gets each event once, without waiting for the end`(
+    _ bytes: Int
+  ) throws {
+    let bench = try Bench(.webhook, .neverEnds(status: 200, bytes: bytes))
+    let upstream = try #require(bench.upstream)
+    try bench.append(12)
+    // Five seconds or 64 KiB for each, and the connection is closed.
+    #expect(bench.pass(80) { upstream.status.pending == 0 }, "\(upstream.status)")
+    #expect(bench.server.taken == (1...12).map(String.init), "\(bench.server.taken)")
+    #expect(bench.pass(10) { bench.server.ended == bench.server.connections }, "\(bench.server.ended)")
+    #expect(bench.lines.isEmpty && upstream.status.reason == nil, "\(bench.lines)")
+  }
+
+  @Test(arguments: [(.hubHTTP, 200, "does not end"), (.webhook, 503, "HTTP 503")] as [(Way, Int, String)])
+  func `a server that never ends its answer, slowly, is given up, reported, and tried again`(
+    _ way: Way, _ status: Int, _ words: String
+  ) throws {
+    let bench = try Bench(way, .neverEnds(status: status, bytes: 512))
+    let upstream = try #require(bench.upstream)
+    try bench.append(12)
+    // An answer's status counts after `timeout_s`; what is to be read has 20 times that.
+    let isTold = bench.pass(230) { upstream.status.state == .waiting }
+    #expect(isTold && upstream.status.reason?.contains(words) == true, "\(upstream.status)")
+    #expect((1...3).contains(bench.lines.count) && bench.lines.allSatisfy { $0.contains(words) }, "\(bench.lines)")
+    guard case .stuck(12, _) = upstream.progress else {
+      Issue.record("\(upstream.progress)")
+      return
+    }
+    #expect(bench.pass(3600) { bench.server.connections > 3 }, "\(bench.server.connections)")
+    bench.server.fault = .well
+    #expect(bench.pass(900) { upstream.status.pending == 0 }, "\(upstream.status)")
+    #expect(bench.server.taken.compactMap { Int($0) }.sorted() == Array(1...12), "\(bench.server.taken)")
+  }
+
+  @Test func `an answer under way is in the status when it lasts long, and a pause ends it`() throws {
+    let bench = try Bench(.hubHTTP, .neverEnds(status: 200, bytes: 512))
+    let upstream = try #require(bench.upstream)
+    try bench.append(1)
+    #expect(bench.pass(70) { upstream.status.reason?.contains("nothing was acknowledged for") == true })
+    guard case .stuck(1, _) = upstream.progress else {
+      Issue.record("\(upstream.progress)")
+      return
+    }
+    let connections = bench.server.connections
+    #expect(bench.server.ended == 0)
+    upstream.setPaused(true)
+    #expect(bench.pass(8) { bench.server.ended == connections }, "the connection is still open")
+    #expect(upstream.status.state == .paused && bench.lines.isEmpty, "\(bench.lines)")
+    #expect(!bench.pass(600) { bench.server.connections > connections })
+    bench.server.fault = .well
+    upstream.setPaused(false)
+    #expect(bench.pass(60) { bench.server.taken == ["1"] }, "\(upstream.status)")
   }
 
   @Test(arguments: [Way.hubLive, .hubHTTP, .webhook, .mqtt5, .mqtt3])

@@ -14,8 +14,10 @@ struct Leaving {
 /// A webhook, a hook's program or a broker's reader cannot tell a repeated event from a new one. So the last requests end before the upstream does, and
 /// its successor begins behind them.
 extension Upstream {
-  /// A broker's acknowledgements come soon, or the connection is dead, and the successor waits for that.
-  private var longestLeave: Duration { carrier.keepsConnection ? .seconds(5) : .seconds(30) }
+  /// A broker's acknowledgements come soon, or the connection is dead, and the successor waits for that. A server that keeps count gets nothing twice.
+  private var longestLeave: Duration {
+    carrier.keepsConnection || carrier.serverKeepsCount ? .seconds(5) : .seconds(30)
+  }
   /// The answer to an operator who waits.
   static let replacedMeanwhile = "the upstream was changed or removed meanwhile"
 
@@ -29,6 +31,26 @@ extension Upstream {
     leaving = Leaving(until: loop.now + patience, ended: ended)
     stopSkipping(Self.replacedMeanwhile)
     woken.resume()
+  }
+
+  /// It was paused: what is under way may still be answered, but a server that does not answer, or not to the end, must not hold the connection. A
+  /// hook's program has a time limit of its own.
+  func endPaused() {
+    pausing?.cancel()
+    pausing = loop.schedule(after: longestLeave) { [weak self] in
+      guard let self, self.isPaused, self.isBusy, !UpstreamSettings.isHook(self.name) else { return }
+      self.takeParts()
+      self.endGreeting()
+      self.hangUp()
+      self.woken.resume()
+    }
+  }
+
+  /// The task that greets ends, and another one waits for what comes next.
+  private func endGreeting() {
+    guard shipment.state == .asking, case .running(let task) = life else { return }
+    task.cancel()
+    life = .running(loop.begin { [weak self] in await self?.run() })
   }
 
   func finish(_ leaving: Leaving) async throws(CancellationError) {

@@ -57,7 +57,7 @@ public final class Upstream {
     public let description: String
   }
 
-  private enum Life { case new, running(LoopTask), ended }
+  enum Life { case new, running(LoopTask), ended }
 
   let settings: Settings
   private(set) var carrier: any Carrier
@@ -70,7 +70,7 @@ public final class Upstream {
   private(set) var bucketSync: BucketSync?
   var underWay: UnderWay
   let woken = Waiter()
-  private var life = Life.new
+  var life = Life.new
   /// The disk has refused the position last: it is written again after a pause, although nothing waits.
   var isPositionLost = false
   /// The last batch that the server has not taken, for an operator who skips its event.
@@ -81,6 +81,8 @@ public final class Upstream {
   var skipping: Skipping?
   /// It is removed or replaced, and waits for the answers to its last requests; `nil`: it goes on.
   var leaving: Leaving?
+  /// Runs until what was under way at a pause is given up.
+  var pausing: LoopTimer?
 
   public var name: String { settings.name }
   var store: Store { journal.store }
@@ -148,7 +150,7 @@ public final class Upstream {
   // MARK: Shipping
 
   /// Carries out the decisions of `Shipment` until it is cancelled.
-  private func run() async {
+  func run() async {
     // Cancelled: there is no caller.
     do throws(CancellationError) { while true { try await step() } } catch {}
   }
@@ -261,8 +263,10 @@ public final class Upstream {
     if paused {
       shipment.hold(.paused)
       stopSkipping("the upstream was paused meanwhile")
+      endPaused()
       woken.resume()
     } else {
+      pausing?.cancel()
       shipment.release([.paused])
       resume()
     }
@@ -272,6 +276,7 @@ public final class Upstream {
   public func stop() {
     if case .running(let task) = life { task.cancel() }
     life = .ended
+    pausing?.cancel()
     stopSkipping(Self.replacedMeanwhile)
     journal.reportTooOld()
     underWay.end()

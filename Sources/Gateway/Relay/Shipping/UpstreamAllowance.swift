@@ -68,12 +68,15 @@ extension Upstream {
   /// used up.
   func rest() async throws(CancellationError) {
     let isUsedUp = account.map { $0.allowance.isUsedUp } ?? false
-    if !shipment.holds.contains(.resting), underWay.flights.isEmpty || isUsedUp { hangUp() }
+    if !shipment.holds.contains(.resting), underWay.flights.isEmpty || isUsedUp {
+      shipment.hold(.resting)
+      hangUp()
+    }
     try await pause()
   }
 
-  private func hangUp() {
-    shipment.hold(.resting)
+  /// Gives up what is under way, and closes the connection.
+  func hangUp() {
     underWay.release()
     forgetFlights()
     if !shipment.isDisconnected { shipment.greetAgain() }
