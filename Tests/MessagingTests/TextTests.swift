@@ -168,6 +168,7 @@ import Timing
       #expect(throws: Refusal.invalid("nothing of the link's name is visible"), "\(link)") {
         try SharedLink(parsing: "meshcore://\(link)&name=\(name)")
       }
+      #expect(throws: Refusal.self, "\(link)") { try SharedLink(parsing: "meshcore://\(link)&name=a%1B\(name)b") }
     }
   }
 }

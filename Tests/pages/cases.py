@@ -661,7 +661,7 @@ def what_attacks_is_shown_as_text(world):
     heard = [attack for attack in ATTACKS if "\u0000" not in attack]
     # They are transmitted one by one: later messages would scroll the first ones out of sight.
     browser.until("all to be heard", lambda: sum(row.get("text", "").startswith(mark) for row in world.gateway.ask("GET", "/v1/messages?limit=200")) >= 2 * len(heard), patience=120)
-    world.gateway.ask("POST", "/v1/node/alias", {"node": node["key"], "value": "<img src=x onerror=window.hit=1>\u202e"})
+    world.gateway.ask("POST", "/v1/node/alias", {"node": node["key"], "value": "<img src=x onerror=window.hit=1>"})
     world.gateway.ask("POST", "/v1/node/note", {"node": node["key"], "value": "<script>window.hit=1</script>" + "\u0301" * 400})
     world.gateway.ask("POST", "/v1/node/tags", {"node": node["key"], "value": ["<b>x</b>", "\u0600<i>"]})
     try:

@@ -61,9 +61,10 @@ public enum DocumentKey: Equatable, Sendable {
   /// The allowed values, for people.
   public var wanted: String {
     switch self {
-    case .node(_, .alias): "a string of 1 to 64 bytes, not only blanks"
+    case .node(_, .alias): "a string of 1 to 64 bytes, not only blanks, and no control characters"
     case .node(_, .note): "a string of 1 to 1000 bytes, not only blanks"
-    case .node(_, .tags): "a list of at most 16 strings of 1 to 32 bytes, not only blanks"
+    case .node(_, .tags):
+      "a list of at most 16 strings of 1 to 32 bytes, not only blanks, and no control characters"
     case .relay, .setting(.messagesFromHub): "true or false"
     case .setting(.logLevel): "error, warning, notice, info or debug"
     case .setting(.airtime): "a number of seconds, 1 to 3600"
@@ -72,9 +73,10 @@ public enum DocumentKey: Equatable, Sendable {
 
   public func allows(_ value: JSONValue) -> Bool {
     switch self {
-    case .node(_, .alias): Self.isText(value, 64)
-    case .node(_, .note): Self.isText(value, 1000)
-    case .node(_, .tags): value.array.map { $0.count <= 16 && $0.allSatisfy { Self.isText($0, 32) } } ?? false
+    case .node(_, .alias): Self.isLine(value, 64)
+    case .node(_, .note):
+      value.string.map { (1...1000).contains($0.utf8.count) && !Visible.isBlank($0) } ?? false
+    case .node(_, .tags): value.array.map { $0.count <= 16 && $0.allSatisfy { Self.isLine($0, 32) } } ?? false
     case .relay, .setting(.messagesFromHub): value.bool != nil
     case .setting(.logLevel):
       value.string.map { ["error", "warning", "notice", "info", "debug"].contains($0) } ?? false
@@ -82,8 +84,8 @@ public enum DocumentKey: Equatable, Sendable {
     }
   }
 
-  /// An alias of which nothing is visible would hide the node's name.
-  private static func isText(_ value: JSONValue, _ most: Int) -> Bool {
-    value.string.map { (1...most).contains($0.utf8.count) && !Visible.isBlank($0) } ?? false
+  /// An alias of which nothing is visible would hide the node's name; control characters would reach every screen.
+  private static func isLine(_ value: JSONValue, _ most: Int) -> Bool {
+    value.string.map { Visible.isLine($0, bytes: 1...most) } ?? false
   }
 }

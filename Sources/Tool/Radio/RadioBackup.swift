@@ -5,6 +5,7 @@ import Companion
 import Console
 import Glibc
 import JSON
+import UntrustedText
 
 extension RadioCommand {
   struct Backup: ParsableCommand {
@@ -79,17 +80,48 @@ extension RadioCommand {
       if let passphrase { try restoreKey(rows, passphrase, client) }
       // Also if the radio refuses one: the others before it are restored.
       defer { tell(counts) }
+      var isWhole = true
       for row in rows {
         let kind = row["kind"]?.string ?? ""
         switch kind {
         case "radio" where wanted.contains("settings"):
-          _ = try client.post("/v1/radio/set", body: (row["settings"] ?? .object([])).bytes)
-        case "channel" where wanted.contains("channels"): _ = try client.post("/v1/channels/put", body: row.bytes)
+          let settings = Self.settings(of: row)
+          isWhole = settings.isWhole && isWhole
+          if settings.fields.isEmpty { continue }
+          _ = try client.post("/v1/radio/set", body: JSONValue.object(settings.fields).bytes)
+        case "channel" where wanted.contains("channels"):
+          guard Self.isNameFit(row) else {
+            isWhole = false
+            continue
+          }
+          _ = try client.post("/v1/channels/put", body: row.bytes)
         case "contact" where wanted.contains("contacts"): _ = try client.post("/v1/contacts/put", body: row.bytes)
         default: continue
         }
         counts[kind, default: 0] += 1
       }
+      if !isWhole { throw ExitCode(EX_DATAERR) }
+    }
+
+    /// The radio's settings. A name that another program set and the gateway would refuse must not keep the others from the radio.
+    private static func settings(of row: JSONValue) -> (fields: [(String, JSONValue)], isWhole: Bool) {
+      let fields = row["settings"]?.fields ?? []
+      guard let name = row["settings"]?["name"]?.string, let fault = GivenName.radioFault(Array(name.utf8)) else {
+        return (fields, true)
+      }
+      Console.error("meshpost: the radio's name is not restored: \(fault)")
+      return (fields.filter { $0.0 != "name" }, false)
+    }
+
+    /// Says why, if the gateway would refuse the channel for its name.
+    private static func isNameFit(_ row: JSONValue) -> Bool {
+      // A name that is no hexadecimal is the gateway's to refuse.
+      guard let name = row["name_hex"]?.string.flatMap({ Hex.bytes($0) }), let fault = GivenName.channelFault(name)
+      else { return true }
+      Console.error(
+        "meshpost: the channel in slot \(row["slot"]?.integer ?? 0) is not restored: \(fault); its secret is in the "
+          + "file, for `meshpost channel add NAME --secret -`")
+      return false
     }
 
     private func tell(_ counts: [String: Int64]) {

@@ -30,7 +30,8 @@ import Timing
     }
     for wrong in [
       #""sf":13"#, #""power":50"#, #""name":"""#, #""colour":"blue""#, #""preset":"eu""#, #""position":"91,0""#,
-      #""pin":12345"#, #""repeat":"yes""#, #""name":" \u200b""#,
+      #""pin":12345"#, #""repeat":"yes""#, #""name":" \u200b""#, #""name":"a\nb""#, #""name":"a\u001b[2J""#,
+      #""name":"a\u202eb""#, #""name":"⇄x""#, #""name":"a: b""#,
     ] {
       let name = wrong.contains("name") ? "" : #""name":"Other","#
       let answer = try rig.post("/v1/radio/set", "{\(name)\(wrong)}")
@@ -39,11 +40,14 @@ import Timing
     #expect(try settings()?["name"]?.string == "Hilltop", "nothing was sent")
     for body in [
       #"{"node":"r1","value":" "}"#, #"{"node":"r1","value":"\u200b\u2800"}"#, #"{"node":"r1","value":""}"#,
+      #"{"node":"r1","value":"a\u202eb"}"#, #"{"node":"r1","value":"a\nb"}"#,
     ] {
-      #expect(try rig.post("/v1/node/alias", body).status == 400, "it would hide the name: \(body)")
+      #expect(try rig.post("/v1/node/alias", body).status == 400, "it would hide or disturb the name: \(body)")
     }
-    let unseen = #"{"key":"\#(String(repeating: "5a", count: 32))","name":"\u200b"}"#
-    #expect(try rig.post("/v1/contacts/add", unseen).status == 400)
+    for name in [#"\u200b"#, #"a\u001b[2J"#] {
+      let hostile = #"{"key":"\#(String(repeating: "5a", count: 32))","name":"\#(name)"}"#
+      #expect(try rig.post("/v1/contacts/add", hostile).status == 400, "\(name)")
+    }
     let presets = try rig.json("/v1/radio/presets")
     #expect(presets["settings"]?.array?.contains { $0["name"]?.string == "preset" } == true)
     #expect(presets["presets"]?.array?.contains { $0["name"]?.string == "EU/UK (Narrow)" } == true)

@@ -65,8 +65,19 @@ import Timing
       let words = "expected a name without blanks after the #, found \"\(name)\""
       #expect(refused.json["error"]?.string == words, "\(refused)")
     }
+    for name in [#"#\u200b"#, #"#\u3164"#, #"#\u0007"#, #"#a\u202eb"#] {
+      let refused = try rig.post("/v1/channels/add", #"{"channel":"\#(name)"}"#)
+      #expect(refused.status == 400, "\(refused)")
+    }
+    let secret = "000102030405060708090a0b0c0d0e0f"
+    for name in [#"a\nb"#, #"\u001b[2J"#, "#"] {
+      let refused = try rig.post("/v1/channels/add", #"{"channel":"\#(name)","secret":"\#(secret)"}"#)
+      #expect(refused.status == 400, "\(refused)")
+    }
+    let restored = try rig.post("/v1/channels/put", #"{"slot":2,"name_hex":"611b62","secret":"\#(secret)"}"#)
+    #expect(restored.status == 400, "\(restored)")
     let names = try rig.rows("/v1/channels").compactMap { $0["name"]?.string }
-    #expect(!names.contains { $0.hasPrefix("#") }, "\(names)")
+    #expect(names == ["Public"], "\(names)")
   }
 
   @Test func `a link's region is kept with the channel, and a backup restores regions`() throws {

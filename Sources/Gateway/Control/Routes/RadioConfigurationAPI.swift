@@ -6,6 +6,7 @@ import JSON
 import MeshCrypto
 import Messaging
 import Store
+import UntrustedText
 
 /// `/v1/radio`, `/v1/radio/set`, `…/advert`, `…/backup`, `…/private-key`, and the restoration of a backup.
 struct RadioConfigurationAPI {
@@ -171,6 +172,7 @@ struct RadioConfigurationAPI {
     guard let slot = try body.integer("slot", in: 0...255) else { throw .invalid("\"slot\" is missing") }
     let secret = try SharedLink.secret(try body.string("secret"))
     let channel = Channel(slot: UInt8(clamping: slot), name: try Self.name(body), secret: secret)
+    if let fault = GivenName.channelFault(channel.name.bytes) { throw .invalid(fault) }
     let region = try body.optional("region").map { text throws(Refusal) in try SharedLink.region(text) }
     try await dependencies.messaging.table.put(channel, in: region)
     return .done

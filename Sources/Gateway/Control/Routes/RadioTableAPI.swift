@@ -68,9 +68,7 @@ struct RadioTableAPI {
     if let hex = try body.optional("key") {
       guard let key = PublicKey(hex: hex) else { throw .invalid("a key must have 64 hex digits") }
       let name = Text(try body.string("name"))
-      guard (1...31).contains(name.bytes.count), !Visible.isBlank(name.string) else {
-        throw .invalid("a name must have 1 to 31 bytes, not only blanks")
-      }
+      if let fault = GivenName.fault(name.bytes, "the name") { throw .invalid(fault) }
       return Contact(key: key, type: try RadioSurvey.nodeType(named: body.optional("type") ?? "chat"), name: name)
     }
     let stored = try addressing.contact(try body.string("contact"))

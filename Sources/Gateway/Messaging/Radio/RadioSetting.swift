@@ -34,7 +34,7 @@ public enum RadioSetting: Equatable, Sendable {
 
   /// All settings, with their allowed values.
   public static let known: [(name: String, allowed: String)] = [
-    ("name", "1 to 31 bytes, not only blanks, no colon before a space"),
+    ("name", "1 to 31 bytes, not only blanks, no control characters, no colon before a space, no ⇄ at the start"),
     ("position", "LATITUDE,LONGITUDE in degrees, such as 47.3769,8.5417; 0,0: none"),
     ("preset", "a region's radio parameters: see `meshpost radio presets`"), ("frequency", "MHz, 150 to 2500"),
     ("bandwidth", "kHz, 7 to 500"), ("sf", "spreading factor, 5 to 12"), ("cr", "coding rate, 5 to 8"),
@@ -92,8 +92,8 @@ public enum RadioSetting: Equatable, Sendable {
       }
       return FloodScope(name: Text(text), key: own)
     }
-    guard (1...30).contains(name.utf8.count), name != "none", !name.utf8.contains(0) else {
-      throw .invalid("flood-scope: a name must have 1 to 30 bytes")
+    guard name != "none", Visible.isLine(name, bytes: 1...30) else {
+      throw .invalid("flood-scope: a name must have 1 to 30 bytes, not only blanks, and no control characters")
     }
     if let known = Region(name)?.key, known != key {
       throw .invalid(
@@ -144,9 +144,7 @@ private struct Reader {
     case "sf": return number(text, 5...12, 1) { $0.radio.spreadingFactor = UInt8(clamping: $1) }
     case "cr": return number(text, 5...8, 1) { $0.radio.codingRate = UInt8(clamping: $1) }
     case "name":
-      guard (1...31).contains(text.utf8.count), !text.utf8.contains(0), !Visible.isBlank(text),
-        !RelayMark.splits(name: text.utf8)
-      else { return false }
+      if let fault = GivenName.radioFault(Array(text.utf8)) { throw .invalid("name: \(fault)") }
       return add(.name(Text(text)))
     case "position": return position(text)
     case "power": return Int8(text).map { $0 >= -9 && $0 <= maxPower && add(.power($0)) } ?? false

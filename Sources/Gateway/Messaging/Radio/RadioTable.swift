@@ -184,10 +184,7 @@ public final class RadioTable {
   /// Joins a channel: in its present slot if it has one, otherwise in the first free slot. `region`: of its messages;
   /// `nil`: as before.
   public func add(name: Text, secret: ChannelSecret, region: Region? = nil) async throws(Refusal) -> Channel {
-    guard (1...31).contains(name.bytes.count), !name.bytes.contains(0) else {
-      throw .invalid("a channel's name must have 1 to 31 bytes")
-    }
-    guard !Visible.isBlank(name.string) else { throw .invalid("nothing of the channel's name is visible") }
+    if let fault = GivenName.channelFault(name.bytes) { throw .invalid(fault) }
     guard !secret.isZero else { throw .invalid("a secret must not be all zeros") }
     var used: [Channel] = []
     do {

@@ -53,8 +53,7 @@ public enum SharedLink: Equatable, Sendable {
 
   private static func name(_ query: [String: [UInt8]]) throws(Refusal) -> Text {
     let name = Text(bytes: query["name"] ?? [])
-    guard (1...31).contains(name.bytes.count) else { throw .invalid("the link's name must have 1 to 31 bytes") }
-    guard !Visible.isBlank(name.string) else { throw .invalid("nothing of the link's name is visible") }
+    if let fault = GivenName.fault(name.bytes, "the link's name") { throw .invalid(fault) }
     return name
   }
 

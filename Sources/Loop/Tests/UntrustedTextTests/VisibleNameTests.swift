@@ -14,6 +14,24 @@ import UntrustedText
     for text in ["a", "\u{200B}.", "👍", "\u{FFFD}"] { #expect(!Visible.isBlank(text), "\(text.debugDescription)") }
   }
 
+  @Test func `a name for a radio or a channel is one visible line`() {
+    func fits(_ name: String) -> (channel: Bool, radio: Bool) {
+      (GivenName.channelFault(Array(name.utf8)) == nil, GivenName.radioFault(Array(name.utf8)) == nil)
+    }
+    for name in ["a", "Hügel 3", "👩\u{200D}🚒", "A ⇄ B", "a:b", String(repeating: "x", count: 31)] {
+      #expect(fits(name) == (true, true), "\(name.debugDescription)")
+    }
+    for name in [
+      "", " ", "\u{200B}", "a\nb", "\u{1B}[2J", "a\u{202E}b", "a\u{0}", "a\u{200B}", String(repeating: "x", count: 32),
+    ] {
+      #expect(fits(name) == (false, false), "\(name.debugDescription)")
+    }
+    for name in ["#", "# ", "#\u{3164}", "#\u{FE0F}"] { #expect(!fits(name).channel, "\(name.debugDescription)") }
+    for name in ["⇄x", " ⇄x", "a⇄b@c", "a: b", "a:⇄"] {
+      #expect(fits(name) == (true, false), "\(name.debugDescription)")
+    }
+  }
+
   @Test func `names that look alike have the same gist`() {
     for name in ["ridge 2", "Ridge\u{200B} 2", " RIDGE2", "Ri\u{2060}dge\u{3164}2"] {
       #expect(Visible.gist(name) == Visible.gist("Ridge 2"), "\(name)")
