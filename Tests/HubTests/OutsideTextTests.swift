@@ -82,6 +82,16 @@ import Testing
     }
   }
 
+  @Test func `a request to a silent gateway ends when whoever asks does not want to wait any more`() async throws {
+    let (registry, sent) = (LinkRegistry(patience: .seconds(3600)), Sent())
+    _ = await linked(registry, sent)
+    let begun = ContinuousClock.now
+    await #expect(throws: LinkRegistry.Failure.timedOut) {
+      _ = try await registry.request("g", id: "c", command: .null, within: .milliseconds(10))
+    }
+    #expect(ContinuousClock.now - begun < .seconds(1800))
+  }
+
   @Test func `a waiter for a command that ended before is resumed`() async throws {
     let registry = LinkRegistry(patience: .seconds(600))
     let begun = ContinuousClock.now

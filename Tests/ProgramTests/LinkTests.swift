@@ -34,6 +34,13 @@ extension WholeProgramTests {
       return (response?.status ?? 0, try JSONValue(parsing: response?.body ?? Array("null".utf8)))
     }
 
+    private func untilEnded(_ rig: Rig, _ command: String) throws {
+      try untilTrue("the end of the queued command \(command)") {
+        let answer = rig.askHub("GET", "/v1/gateways/\(rig.gatewayID ?? "")/commands/\(command)?wait_s=5")
+        return try JSONValue(parsing: answer?.body ?? [])["state"]?.string == "done"
+      }
+    }
+
     private func sent(_ rig: Rig) throws -> [String] {
       try rig.meshpost("sent", "--json").lines.compactMap { try JSONValue(parsing: $0)["text"]?.string }
     }
@@ -50,6 +57,9 @@ extension WholeProgramTests {
       #expect(refused.json["state"]?.string == "refused")
       #expect(refused.json["answer"]?["code"]?.string == "not_found")
       #expect(try command(rig, #"{"id":"c3","command":"sync"}"#).json["answer"]?["code"]?.string == "not_allowed")
+      let hurried = try command(rig, #"{"id":"c5","command":"send","to":"Public","text":"at once"}"#, wait: 0)
+      #expect(hurried.status == 202 && hurried.json["state"]?.string == "queued", "it does not wait for the link")
+      try untilEnded(rig, "c5")
       rig.gateway?.kill9()
       try untilTrue("the hub to notice") { try command(rig, #"{"command":"status"}"#).status == 503 }
       let queued = try command(rig, #"{"id":"c4","command":"send","to":"Public","text":"later"}"#, wait: 0)
@@ -57,14 +67,10 @@ extension WholeProgramTests {
       rig.hub?.kill9()
       try rig.startHub()
       try rig.startGateway()
-      let id = rig.gatewayID ?? ""
-      try untilTrue("the queued command's end") {
-        let answer = rig.askHub("GET", "/v1/gateways/\(id)/commands/c4?wait_s=5")
-        return try JSONValue(parsing: answer?.body ?? [])["state"]?.string == "done"
-      }
-      #expect(try sent(rig).sorted() == ["later", "now"])
+      try untilEnded(rig, "c4")
+      #expect(try sent(rig).sorted() == ["at once", "later", "now"])
       let journaled = try rig.hubRows("events").filter { $0["kind"]?.string == "command" }
-      #expect(Set(journaled.compactMap { $0["body"]?["id"]?.string }) == ["c1", "c2", "c3", "c4"])
+      #expect(Set(journaled.compactMap { $0["body"]?["id"]?.string }) == ["c1", "c2", "c3", "c4", "c5"])
       #expect(journaled.allSatisfy { $0["body"]?["upstream"]?.string == "hub" })
     }
 

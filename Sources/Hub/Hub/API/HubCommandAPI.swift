@@ -33,6 +33,7 @@ extension HubAPI {
   }
 
   private func carryOut(_ body: JSONValue, _ name: String, id: String, _ call: Call) async throws -> Response {
+    let begun = ContinuousClock.now
     let wait = min(try call.bound("wait_s") ?? 15, Self.longestWait)
     if let known = try await stores.writer.command(id, of: call.gateway) {
       // `try?`: stored values were valid JSON when they arrived.
@@ -53,7 +54,10 @@ extension HubAPI {
     }
     let isQueueable = body["queue"]?.bool ?? Self.queueable.contains(name)
     do {
-      let answer = try await ask(call.gateway, id: id, request, isQueueable: isQueueable)
+      // A linked gateway may be slow or silent, and whoever does not want to wait must not: the queue has the command.
+      guard !isQueueable || wait > 0 else { throw LinkRegistry.Failure.timedOut }
+      let limit: Duration? = isQueueable ? .seconds(wait) : nil
+      let answer = try await ask(call.gateway, id: id, request, isQueueable: isQueueable, within: limit)
       // Queue the command if the gateway could not store it, or asks for a retry.
       if answer["code"]?.string != "store", answer["retry"]?.bool != true {
         return await record(answer, request, id, call, keep: name != "status")
@@ -77,7 +81,7 @@ extension HubAPI {
       await logging("command \(id) for \(call.gateway) is queued, but not in the audit") {
         try await auditCommand(request, id, call)
       }
-      return await ended(command, call, wait: wait)
+      return await ended(command, call, wait: wait - (ContinuousClock.now - begun).components.seconds)
     }
   }
 
@@ -136,9 +140,11 @@ extension HubAPI {
   }
 
   /// Sends a request over the gateway's link, at this hub or at a peer hub. A command that the hub can queue reaches the peer hub through the queue.
-  private func ask(_ gateway: String, id: String, _ request: JSONValue, isQueueable: Bool) async throws -> JSONValue {
+  private func ask(
+    _ gateway: String, id: String, _ request: JSONValue, isQueueable: Bool, within limit: Duration?
+  ) async throws -> JSONValue {
     do {
-      return try await registry.request(gateway, id: id, command: request)
+      return try await registry.request(gateway, id: id, command: request, within: limit)
     } catch LinkRegistry.Failure.away {
       guard !isQueueable, let peerHubs else { throw LinkRegistry.Failure.away }
       return try await peerHubs.request(gateway, id: id, command: request)

@@ -275,15 +275,19 @@ actor LinkRegistry {
   // MARK: Requests
 
   /// Sends a request to the gateway; throws if the gateway is not connected or does not answer in time. The gateway carries out an id once, so the
-  /// same request is sent again, over the present link, and its answer is for all who wait. Another one with an id under way is refused.
-  func request(_ gateway: String, id: String, command: JSONValue) async throws -> JSONValue {
+  /// same request is sent again, over the present link, and its answer is for all who wait. Another one with an id under way is refused. `limit`: for
+  /// whoever does not want to wait as long as the hub would.
+  func request(
+    _ gateway: String, id: String, command: JSONValue, within limit: Duration? = nil
+  ) async throws -> JSONValue {
     guard let link = links[gateway] else { throw Failure.away }
     let key = Key(gateway: gateway, command: Array(id.utf8))
     let message = JSONWriter.object(["type": "request", "id": id, "method": "command", "params": command])
     guard requests[key].map({ $0.message == message }) ?? true else { throw Failure.away }
     lastID += 1
     let number = lastID
-    let timer = Task { [patience] in
+    let patience = limit.map { min($0, self.patience) } ?? self.patience
+    let timer = Task {
       // `try?`: the answer cancels it.
       try? await Task.sleep(for: patience)
       guard !Task.isCancelled else { return }
