@@ -21,6 +21,24 @@ import Testing
     answer["type"]?.string == "out_of_order" && answer["acknowledged"]?.integer == acknowledged
   }
 
+  @Test func `a hello of another gateway, or with an invalid epoch, is refused with a reason`() async throws {
+    let rig = try LinkRig()
+    for (hello, word) in [
+      (#"{"type":"hello","protocol":2,"gateway":"other","epoch":"e"}"#, "another gateway"),
+      (#"{"type":"hello","protocol":2,"gateway":7,"epoch":"e"}"#, "another gateway"),
+      (#"{"type":"hello","protocol":2,"gateway":"g","epoch":".."}"#, "an epoch must be"),
+      (#"{"type":"hello","protocol":2,"gateway":"g"}"#, "an epoch must be"),
+    ] {
+      do {
+        _ = try await rig.say(hello)
+        Issue.record("it was welcomed: \(hello)")
+      } catch let failure as LinkMessageAssembler.Failure {
+        #expect(failure.reason.contains(word) && failure.reason.utf8.count <= 123, "\(hello): \(failure)")
+      }
+    }
+    #expect(try await rig.say(#"{"type":"hello","protocol":2,"epoch":"e"}"#)["type"]?.string == "welcome")
+  }
+
   @Test func `a welcome has the lanes for new gateways, and one position for old ones`() async throws {
     let rig = try LinkRig()
     var new = try await rig.hello(version: 2)

@@ -18,6 +18,8 @@ struct LinkMessageAssembler {
   /// Why a link ends, as the WebSocket's close code.
   struct Failure: Error, Equatable {
     let code: WebSocketErrorCode
+    /// For the gateway, in at most 123 bytes.
+    var reason = ""
     static let malformed = Failure(code: .protocolError)
     static let damaged = Failure(code: .dataInconsistentWithMessage)
     static let tooLarge = Failure(code: .messageTooLarge)

@@ -93,7 +93,7 @@ struct LinkSession: Sendable {
           }
         } catch let failure as LinkMessageAssembler.Failure {
           // `try?`: a closed link takes nothing.
-          try? await outbound.write(LinkProtocol.close(failure.code))
+          try? await outbound.write(LinkProtocol.close(failure.code, failure.reason))
         } catch {
         }
         await registry.ended(gateway, id)
@@ -231,7 +231,7 @@ struct LinkSession: Sendable {
   }
 
   private func welcome(_ hello: JSONValue, _ liveness: Liveness) async throws -> [UInt8]? {
-    guard let epoch = hello["epoch"]?.string, Name.isAllowed(epoch) else { return nil }
+    let epoch = try LinkProtocol.epoch(of: hello, from: gateway)
     let handlesConflicts = hello["conflicts"]?.bool == true
     liveness.state.withLock { state in
       (state.epoch, state.isBrief) = (epoch, hello["brief"]?.bool == true)

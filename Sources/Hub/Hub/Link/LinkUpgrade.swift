@@ -3,12 +3,14 @@
 import Deflate
 import HTTPTypes
 import HummingbirdCore
+import JSON
 import Logging
 import NIOCore
 import NIOHTTP1
 import NIOHTTPTypes
 import NIOHTTPTypesHTTP1
 import NIOWebSocket
+import UntrustedText
 
 typealias FrameChannel = NIOAsyncChannel<WebSocketFrame, WebSocketFrame>
 
@@ -153,6 +155,18 @@ enum LinkProtocol {
     data.write(webSocketErrorCode: code)
     data.writeString(reason)
     return WebSocketFrame(fin: true, opcode: .connectionClose, data: data)
+  }
+
+  /// The epoch that a hello names. A hello that names another gateway than the link's address would store that gateway's events under this one's name.
+  static func epoch(of hello: JSONValue, from gateway: String) throws(LinkMessageAssembler.Failure) -> String {
+    if let named = hello["gateway"], named.string.map({ $0.isExactly(gateway) }) != true {
+      throw LinkMessageAssembler.Failure(
+        code: .policyViolation, reason: "the hello names another gateway than the link's address")
+    }
+    guard let epoch = hello["epoch"]?.string, Name.isAllowed(epoch) else {
+      throw LinkMessageAssembler.Failure(code: .policyViolation, reason: "an epoch must be \(Name.allowed)")
+    }
+    return epoch
   }
 
   /// Ends a link whose place a newer one has taken.
