@@ -160,6 +160,7 @@ extension WholeProgramTests {
       }
       let short = try people("ana", password: "short")
       #expect(short.code == 65 && short.lines.count == 1 && short.lines[0].contains("a password has "), "\(short)")
+      #expect(try people("ana", password: String(repeating: " ", count: 12)).code == 65, "nothing of it is visible")
       #expect(try people("ana", password: "a-long-enough-password").code == 0)
       let alike = try people("Ana", password: "a-long-enough-password")
       #expect(alike.code == 65 && alike.lines.joined().contains("ana is there already"), "\(alike)")

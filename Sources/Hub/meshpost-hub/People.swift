@@ -133,10 +133,7 @@ struct People: AsyncParsableCommand {
 
   static func ask(_ file: String?) throws -> String {
     let password = try file.map(firstLine) ?? HiddenPrompt.line("password: ") ?? ""
-    guard HubPerson.passwordCharacters.contains(password.unicodeScalars.count) else {
-      let range = HubPerson.passwordCharacters
-      throw failure("a password has \(range.lowerBound) to \(range.upperBound) characters")
-    }
+    guard HubPerson.isPassword(password) else { throw failure(HubPerson.passwordRule) }
     guard file == nil, isatty(0) != 0 else { return password }
     guard try HiddenPrompt.line("repeat the password: ") == password else { throw failure("the passwords differ") }
     return password

@@ -5,6 +5,7 @@ import Console
 import Glibc
 import JSON
 import PageServer
+import UntrustedText
 
 extension WebCommand {
   struct Password: ExchangeCommand {
@@ -42,8 +43,8 @@ extension WebCommand {
     private static func ask() throws -> String {
       let password = try HiddenPrompt.line("password: ") ?? ""
       let count = password.unicodeScalars.count
-      guard (shortest...longest).contains(count), password.utf8.count <= longest else {
-        throw ValidationError("a password has \(shortest) to \(longest) characters")
+      guard (shortest...longest).contains(count), password.utf8.count <= longest, !Visible.isBlank(password) else {
+        throw ValidationError("a password has \(shortest) to \(longest) characters, not only blanks")
       }
       guard isTerminal else { return password }
       guard try HiddenPrompt.line("repeat the password: ") == password else {

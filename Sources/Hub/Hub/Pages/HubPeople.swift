@@ -4,6 +4,7 @@ import JSON
 import MeshCrypto
 import PageServer
 import SQLite
+import UntrustedText
 
 /// A person who uses the hub's pages.
 public struct HubPerson: Sendable, Equatable {
@@ -27,7 +28,16 @@ public struct HubPerson: Sendable, Equatable {
   }
 
   /// The length of a password in scalars. Source: NIST SP 800-63B, 3.1.1.2.
-  public static let passwordCharacters = 8...1024
+  private static let passwordCharacters = 8...1024
+  /// What a password has to be, for people.
+  public static let passwordRule =
+    "a password has \(passwordCharacters.lowerBound) to \(passwordCharacters.upperBound) characters, not only blanks, "
+    + "and no U+0000"
+
+  /// Whether a person may have this password. Of 12 blanks nobody sees how many they are.
+  public static func isPassword(_ text: String) -> Bool {
+    passwordCharacters.contains(text.unicodeScalars.count) && !Visible.isBlank(text) && !text.utf8.contains(0)
+  }
 
   /// The stored form of a password. `nil`: there is not enough memory.
   public static func hash(_ password: String) -> String? { PasswordHash.make(password) }

@@ -86,13 +86,8 @@ extension HubAPI {
     if body["role"] != nil, role == nil {
       return Self.refusal(.badRequest, "\"role\" is one of: \(HubPerson.Role.names)")
     }
-    if body["password"] != nil,
-      !HubPerson.passwordCharacters.contains(password?.unicodeScalars.count ?? 0)
-        || password?.utf8.contains(0) == true
-    {
-      let range = HubPerson.passwordCharacters
-      return Self.refusal(
-        .badRequest, "a password has \(range.lowerBound) to \(range.upperBound) characters, and no U+0000")
+    if body["password"] != nil, !HubPerson.isPassword(password ?? "") {
+      return Self.refusal(.badRequest, HubPerson.passwordRule)
     }
     guard role != nil || password != nil else {
       return Self.refusal(.badRequest, "\"role\" or \"password\" is missing")
