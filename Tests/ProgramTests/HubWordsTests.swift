@@ -155,7 +155,7 @@ extension WholeProgramTests {
       func people(_ name: String, password: String) throws -> (code: Int32, lines: [String]) {
         let file = rig.scratch.write("password", password + "\n")
         let program = try Program.own(
-          "meshpost-hub", ["people", "add", name, "--role", "view", "--password-file", file] + config)
+          "meshpost-hub", ["people"] + config + ["add", name, "--role", "view", "--password-file", file])
         return (try program.ended(), program.lines)
       }
       let short = try people("ana", password: "short")

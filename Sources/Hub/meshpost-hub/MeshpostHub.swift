@@ -22,10 +22,9 @@ struct MeshpostHub: AsyncParsableCommand {
 
   static func main() async {
     if let broken = TypedText.brokenArgument() { exit(withError: failure("\(broken)")) }
-    if let remedy = UnknownCommand.remedy(Array(CommandLine.arguments.dropFirst())) {
-      exit(withError: failure(remedy, 64))  // EX_USAGE
-    }
-    await main(nil)
+    let typed = UnknownCommand.inOrder(Array(CommandLine.arguments.dropFirst()))
+    if let remedy = UnknownCommand.remedy(typed) { exit(withError: failure(remedy, 64)) }  // EX_USAGE
+    await main(typed)
   }
 }
 
