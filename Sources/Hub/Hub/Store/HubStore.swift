@@ -183,7 +183,7 @@ extension HubSchema {
     guard version != own else { return }
     let message =
       version == 0
-      ? "it has no tables of a hub yet: start the hub once"
+      ? "it has no tables of a hub yet: the hub makes them when it starts, and waits for that while its disk is full"
       : "its tables have version \(version), this program's \(own): use the program of the hub that serves, or restart it"
     throw HubDatabaseError(kind: .other, message: message)
   }
