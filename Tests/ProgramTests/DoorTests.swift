@@ -88,6 +88,13 @@ extension WholeProgramTests {
       }
     }
 
+    @Test func `a command with a field twice is refused`() throws {
+      let rig = try hub()
+      let body = #"{"id":"c1","command":"send","to":"#trees","text":"x","to":"#oaks","queue":true}"#
+      let answer = rig.askHub("POST", "/v1/gateways/hill/commands", body: body)
+      #expect(answer?.status == 400 && String(decoding: answer?.body ?? [], as: UTF8.self).contains("twice"))
+    }
+
     @Test func `a command's id must be one line of text`() throws {
       let rig = try hub()
       for id in ["", "a\u{0}b", "a\nb", "a\u{1B}[2J", "\u{202E}a", String(repeating: "a", count: 49)] {

@@ -90,6 +90,7 @@ public struct RequestBody {
     } catch {
       throw .invalid("the body is not valid JSON: \(error)")
     }
+    if let name = value.repeatedName { throw .invalid("\"\(name)\" is there twice in an object") }
   }
 
   var whole: JSONValue { value }

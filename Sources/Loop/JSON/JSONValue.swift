@@ -47,6 +47,25 @@ public enum JSONValue: Equatable, Sendable {
   public var array: [JSONValue]? { if case .array(let values) = self { values } else { nil } }
   public var fields: [(String, JSONValue)]? { if case .object(let fields) = self { fields } else { nil } }
 
+  /// A name that an object in this value has more than once; `nil`: there is none. A request with one is refused: whoever checked it on the way may
+  /// have read another of the values.
+  public var repeatedName: String? {
+    switch self {
+    case .array(let values):
+      for value in values {
+        if let inner = value.repeatedName { return inner }
+      }
+    case .object(let fields):
+      var seen: Set<[UInt8]> = []
+      for (name, value) in fields {
+        guard seen.insert(Array(name.utf8)).inserted else { return name }
+        if let inner = value.repeatedName { return inner }
+      }
+    default: break
+    }
+    return nil
+  }
+
   public var number: Double? {
     switch self {
     case .integer(let value): Double(value)

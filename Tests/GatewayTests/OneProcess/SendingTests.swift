@@ -136,6 +136,8 @@ import Timing
     #expect(try add(link).status == 200)
     #expect(try rig.rows("/v1/channels").count == 3)
     #expect(try add("Private").status == 400, "without a secret")
+    let doubled = try add("Private", #","secret":"\#(secret)","channel":"Other""#)
+    #expect(doubled.status == 400 && doubled.json["error"]?.string?.contains("twice") == true, "\(doubled)")
     #expect(!rig.hasSaid(secret), "a secret reached the log")
   }
 

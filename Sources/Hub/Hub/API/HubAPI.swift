@@ -341,10 +341,11 @@ struct HubAPI: Sendable {
     let message: String
   }
 
-  func object(of call: Call) async -> JSONValue? {
+  func object(of call: Call) async throws(BadQuery) -> JSONValue? {
     guard let bytes = await body(of: call) else { return nil }
     // `try?`: invalid JSON is refused with an error of the API.
     let value = try? JSONValue(parsing: bytes)
+    if let name = value?.repeatedName { throw BadQuery("\"\(name)\" is there twice in an object") }
     return value?.fields == nil ? nil : value
   }
 }

@@ -16,7 +16,7 @@ extension HubAPI {
 
   /// Sends the command over the gateway's link, or queues it if the command allows that.
   func command(_ call: Call) async throws -> Response {
-    guard let body = await object(of: call), let name = body["command"]?.string else {
+    guard let body = try await object(of: call), let name = body["command"]?.string else {
       return Self.refusal(.badRequest, "expected a JSON object with \"command\"")
     }
     guard let id = (body["id"] ?? .string(UUID().uuidString)).string, Visible.isLine(id, bytes: 1...48) else {
@@ -233,7 +233,7 @@ extension HubAPI {
     guard let kind = DocumentKey(key) else { return Self.refusal(.badRequest, "\(DocumentKey.allowed)") }
     var value: String?
     if call.request.method == .put {
-      guard let body = await object(of: call), let given = body["value"], kind.allows(given) else {
+      guard let body = try await object(of: call), let given = body["value"], kind.allows(given) else {
         return Self.refusal(.unprocessableContent, "expected {\"value\": …} with \(kind.wanted)")
       }
       value = given.text

@@ -120,7 +120,7 @@ extension HubAPI {
   }
 
   func setState(_ call: Call) async throws -> Response {
-    guard let name = call.parameters.get("name"), Name.isAllowed(name), let body = await object(of: call) else {
+    guard let name = call.parameters.get("name"), Name.isAllowed(name), let body = try await object(of: call) else {
       return Self.refusal(.badRequest, "expected a JSON object, and a name of \(Name.allowed)")
     }
     if let wait = await limiter.admit(call.gateway, bytes: body.text.utf8.count) {

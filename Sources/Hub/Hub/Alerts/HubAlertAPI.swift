@@ -28,7 +28,7 @@ extension HubAPI {
     guard let id = call.parameters.get("alert").flatMap({ Int64($0) }), id > 0 else {
       return Self.refusal(.notFound, "no such alert")
     }
-    guard let body = await object(of: call) else { return Self.refusal(.badRequest, "expected a JSON object") }
+    guard let body = try await object(of: call) else { return Self.refusal(.badRequest, "expected a JSON object") }
     let note = body["note"]
     guard note == nil || note == .null || note?.string != nil, note?.string?.utf8.count ?? 0 <= AlertReport.textBytes
     else { return Self.refusal(.badRequest, "note: a text of at most \(AlertReport.textBytes) bytes") }

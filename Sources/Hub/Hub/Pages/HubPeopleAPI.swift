@@ -80,7 +80,7 @@ extension HubAPI {
     guard let name = call.parameters.get("name"), Name.isAllowed(name) else {
       return Self.refusal(.badRequest, "a name must be \(Name.allowed)")
     }
-    guard let body = await object(of: call) else { return Self.refusal(.badRequest, "expected a JSON object") }
+    guard let body = try await object(of: call) else { return Self.refusal(.badRequest, "expected a JSON object") }
     let role = body["role"]?.string.flatMap(HubPerson.Role.init)
     let password = body["password"]?.string
     if body["role"] != nil, role == nil {

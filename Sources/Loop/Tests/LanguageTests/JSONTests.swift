@@ -35,6 +35,15 @@ import Testing
     #expect(throws: JSONError.self) { try JSONValue(parsing: text) }
   }
 
+  @Test func `a name that is there twice is found at any depth, by its bytes`() throws {
+    for (text, name) in [
+      (#"{"a":1,"a":1}"#, "a"), (#"[{"b":[{"c":1,"x":2,"c":3}]}]"#, "c"), (#"{"a":1,"\u0061":2}"#, "a"),
+      (#"{"a":1,"b":{"a":2}}"#, nil), (#"{"\u00e9":1,"e\u0301":2}"#, nil), (#"[1,1]"#, nil),
+    ] as [(String, String?)] {
+      #expect(try JSONValue(parsing: text).repeatedName == name, "\(text)")
+    }
+  }
+
   @Test func `escapes and surrogates are read as the standard says`() throws {
     #expect(try JSONValue(parsing: #""\u00e9\ud83c\udf32\/\b""#).string == "é🌲/\u{8}")
     #expect(try JSONValue(parsing: "9223372036854775808").number == 9223372036854775808)
