@@ -45,8 +45,13 @@ import Testing
   @Test func `a further epoch is refused, with and without events, and those before it continue`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     let most = HubStore.mostEpochs
-    _ = try await store.take((1...most).map { Self.batch($0) })
+    _ = try await store.take((1..<most).map { Self.batch($0) })
+    #expect(try await store.alerts(before: .max, openOnly: false, limit: 9).alerts.isEmpty)
+    _ = try await store.take([Self.batch(most)])
     #expect(try await epochs(store) == most)
+    let alert = try await store.alerts(before: .max, openOnly: true, limit: 9).alerts.first
+    #expect(alert?.rule == "gateway_conflict" && alert?.gateway == "g")
+    #expect(alert?.text.contains("\(most) epochs") == true, "\(alert?.text ?? "")")
     for events in [nil, []] as [[HubEvent]?] {
       let refused = await #expect(throws: HubDatabaseError.self) {
         try await store.take([Self.batch(most + 1, events)])

@@ -324,7 +324,7 @@ extension HubStore {
       histories[beside] = known
       work.historyEpochs[own] = known[place].name
     }
-    try limitEpochs(new)
+    try limitEpochs(new, work)
   }
 
   private static func next(_ known: [History], for seq: Int64) -> Int? {

@@ -7,8 +7,9 @@ extension HubStore {
   static let mostEpochs: Int64 = 1000
 
   /// Within a transaction: fails if these new epochs are too many for a gateway. A batch without events fails, too:
-  /// otherwise the gateway would take a refused event for the reason, and give it up.
-  func limitEpochs(_ new: Set<GatewayEpoch>) throws(HubDatabaseError) {
+  /// otherwise the gateway would take a refused event for the reason, and give it up. The last one that is stored raises
+  /// an alert: what is refused leaves nothing in the database.
+  func limitEpochs(_ new: Set<GatewayEpoch>, _ work: IngestWork) throws(HubDatabaseError) {
     guard !new.isEmpty else { return }
     var counts: [String: Int64] = [:]
     for epoch in new { counts[epoch.gateway, default: 0] += 1 }
@@ -17,12 +18,18 @@ extension HubStore {
       ["gateway": counts.keys.sorted()]
     ) { counts[$0.text(0), default: 0] += $0.integer(1) }
     try database.perform([call], begins: false, ends: false)
-    guard let gateway = counts.filter({ $0.value > Self.mostEpochs }).keys.min() else { return }
-    throw HubDatabaseError(
-      kind: .unfit,
-      message:
-        "gateway \(gateway) has \(Self.mostEpochs) epochs here, and gets no further one: "
-        + "give it another id, and a new token if somebody else may have this one")
+    if let gateway = counts.filter({ $0.value > Self.mostEpochs }).keys.min() {
+      throw HubDatabaseError(kind: .unfit, message: Self.tooManyEpochs(gateway))
+    }
+    for gateway in counts.filter({ $0.value == Self.mostEpochs }).keys.sorted() {
+      let now = work.accepted.map(\.at).max() ?? 0
+      try reportConflict(of: gateway, Self.tooManyEpochs(gateway), 1, at: now)
+    }
+  }
+
+  private static func tooManyEpochs(_ gateway: String) -> String {
+    "gateway \(gateway) has \(mostEpochs) epochs here, and gets no further one: "
+      + "give it another id, and a new token if somebody else may have this one"
   }
 }
 

@@ -25,7 +25,7 @@ extension HubStore {
       work.refused = refused
       let known = try begin(batches, &work)
       decide(batches, known, &work)
-      try limitEpochs(work.newEpochs)
+      try limitEpochs(work.newEpochs, work)
       try findMoved(&work)
       try moveConflicting(&work)
       try storeEvents(&work)
