@@ -72,9 +72,11 @@ import Testing
     }
     #expect(said("ab", configuration.exchange) == [])
     #expect(said("a: b", configuration.exchange).first?.hasPrefix("relay.messages_from_hub: the radio's name") == true)
+    let marked = said("⇄x", configuration.exchange)
+    #expect(marked.count == 1 && marked[0].contains("no gateway passes on what this radio says"), "\(marked)")
     var off = configuration.exchange
     off.isOn = false
-    #expect(said("a: b", off) == [])
+    #expect(said("a: b", off) == [] && said("⇄x", off) == [])
   }
 
   @Test(arguments: [

@@ -30,6 +30,11 @@ extension GatewayConfiguration {
       let reason = "the radio's name contains \": \" (meshpost radio set name=…)"
       idle.append(IdleSetting(setting: "relay.messages_from_hub", name: "", reason: reason))
     }
+    if exchange.isOn, let name, RelayMark.isIn("", from: name.string) {
+      let reason =
+        "no gateway passes on what this radio says: its name has \(RelayMark.sign) (meshpost radio set name=…)"
+      idle.append(IdleSetting(setting: "relay.messages_from_hub", name: "", reason: reason))
+    }
     guard let channels else { return idle }
     var lists = [("relay.channels", exchange.isOn ? exchange.channels.map(ChannelName.init) : [])]
     for upstream in upstreams { lists += upstream.namedChannels }
