@@ -132,6 +132,30 @@ import Testing
     #expect(try gaps(Store(settings)).map { $0["epoch"]?.string } == (isTold ? [] : [first]) + [second, third])
   }
 
+  /// The older copy ends in the epoch that was lost first: that it knows the epoch does not mean that it has told the loss.
+  @Test func `an older copy that is put back tells also the loss between it and now, in a gap of its own`() throws {
+    let first = try filled(7, settings)
+    let copy = try Data(contentsOf: URL(filePath: settings.location))
+    #expect(try filled(3, settings) == first)
+    remove()
+    let second = try filled(2, settings)
+    remove()
+    try copy.write(to: URL(filePath: settings.location))
+    let third: String
+    do {
+      let store = try Store(settings)
+      third = store.epoch
+      let told = try gaps(store)
+      #expect(told.map { $0["epoch"]?.string } == [first, second], "\(told)")
+      #expect(told.map { $0["reason"]?.string } == ["removed", "replaced"])
+      #expect(told.map { $0["last"]?.integer } == [10, 3])
+      #expect(store.provenance.losses.map(\.epoch) == [second, first])
+    }
+    let again = try Store(settings)
+    #expect(again.provenance.loss == nil && again.epoch == third)
+    #expect(try gaps(again).count == 2)
+  }
+
   @Test func `a loss that is told again with the next one is no news from a server, and is shown, too`() throws {
     let first = try filled(7, settings)
     remove()

@@ -292,8 +292,8 @@ extension Store {
     }
     guard let loss else { return }
     let here = try untoldHere()
-    // What this database has reported itself, the mark may still have as unreported.
-    let reported = try known().map(\.epoch)
+    // What this database has reported itself, the mark may still have as unreported. That it knows an epoch is no report: an older copy knows its own.
+    let reported = try toldNames()
     let marked = (mark?.untold ?? []).filter { lost in
       !untold.contains { $0.epoch == lost.epoch } && !reported.contains { $0 == lost.epoch }
     }
