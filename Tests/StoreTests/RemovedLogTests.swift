@@ -46,6 +46,41 @@ import Testing
     withExtendedLifetime(card) {}
   }
 
+  /// A block of the medium, or a frame, that has become zeros or ones has no salt of the log any more.
+  @Test(arguments: [0x00, 0xFF] as [UInt8], [4096, 24 + Int(Store.pageSize)])
+  func `a hole in the log is told, wherever it is, if two transactions follow it`(_ filler: UInt8, _ size: Int) throws {
+    let shop = try Shop(in: Scratch(inMemory: true))
+    try shop.store.checkpoint()
+    for _ in 0..<30 { try shop.append(1) }
+    let files = try ["", "-wal", ".id", ".mark"].map { suffix in
+      (suffix, try Data(contentsOf: URL(filePath: shop.scratch.location("gw.db" + suffix))))
+    }
+    let (epoch, whole) = (shop.store.epoch, Array(files[1].1))
+    let frame = 24 + Int(Store.pageSize)
+    let commits = stride(from: 32, through: whole.count - frame, by: frame).filter { place in
+      whole[place + 8..<place + 16] == whole[16..<24] && whole[place + 4..<place + 8].contains { $0 != 0 }
+    }
+    try #require(commits.count >= 30)
+    let first = size == frame ? 32 : 0
+    var holes = 0
+    for place in stride(from: first, through: commits[commits.count - 2] - size, by: size * (size == frame ? 3 : 1)) {
+      let card = Scratch(inMemory: true)
+      defer { withExtendedLifetime(card) {} }
+      let settings = Store.Settings(location: card.location("gw.db"))
+      for (suffix, content) in files { try content.write(to: URL(filePath: settings.location + suffix)) }
+      var log = whole
+      log.replaceSubrange(place..<place + size, with: [UInt8](repeating: filler, count: size))
+      try Data(log).write(to: URL(filePath: settings.location + "-wal"))
+      #expect(Store.lostTransactions(of: settings.location) != nil, "a restoration is silent about \(place)")
+      let store = try Store(settings)
+      #expect(store.lastSeq < 30 && store.provenance.lostFromLog?.contains("is damaged") == true, "at \(place)")
+      #expect(store.provenance.loss?.cause == .log && store.epoch != epoch, "at \(place)")
+      holes += 1
+    }
+    #expect(holes > 5)
+    withExtendedLifetime(shop) {}
+  }
+
   @Test func `a removed log is told, wherever the start behind it ends`() throws {
     // SQLite has made a log again, and nothing was told yet.
     let card = try killed(without: ["-wal"])

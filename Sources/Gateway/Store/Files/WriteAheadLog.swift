@@ -6,7 +6,8 @@ import Glibc
 ///
 /// SQLite reads frames up to the first with a wrong checksum, and ignores the rest silently. A power cut causes such a
 /// frame only within the last transaction, because each is on disk before the next begins. Complete transactions after
-/// it mean that the medium has lost data. Source: sqlite.org/fileformat2.html, "The Write-Ahead Log".
+/// it mean that the medium has lost data. What is broken may be of any length, and no longer look like a frame; what follows it has the salts of the
+/// header, which no earlier generation of the log has. Source: sqlite.org/fileformat2.html, "The Write-Ahead Log".
 ///
 ///     header, 32 bytes: magic, version, page size, checkpoint, salt (2), checksum (2)      big-endian words
 ///     frame: page number, pages of the database after a commit or 0, salt (2), checksum (2), page
@@ -31,7 +32,7 @@ enum WriteAheadLog {
     // If the header itself is wrong, the first frame shows whether its checksum started from the one in the header.
     sum.set(words[6], words[7])
     while let frame = read(descriptor, frameHeaderSize + pageSize) {
-      guard scan.take(frame, &sum) else { break }
+      scan.take(frame, &sum)
     }
     return scan.lost
   }
@@ -62,7 +63,7 @@ enum WriteAheadLog {
   private struct Scan {
     let salt: (UInt32, UInt32)
     var isBroken: Bool
-    /// The header is wrong, and the next frame is the first: it must show whether the log is ours.
+    /// The header is wrong, and the next frame is the first: it may show that the log is ours.
     var wantsProof: Bool
     /// The broken frame ends a transaction, so another transaction follows.
     var brokeAtCommit = false
@@ -75,35 +76,33 @@ enum WriteAheadLog {
       wantsProof = isBroken
     }
 
-    /// False: the remaining frames belong to an earlier generation and do not matter.
-    mutating func take(_ frame: Block, _ sum: inout Checksum) -> Bool {
+    mutating func take(_ frame: Block, _ sum: inout Checksum) {
       let words = frame.words
       let isOurs = words[2] == salt.0 && words[3] == salt.1
       if isBroken, !wantsProof {
-        guard isOurs else { return false }
+        // It is of an earlier generation, or lost, too: ours may follow.
+        guard isOurs else { return }
         framesAfter += 1
         if words[1] != 0 { commitsAfter += 1 }
-        return true
+        return
       }
       sum.add(frame.bytes[..<8])
       sum.add(frame.bytes[24...])
       let isWhole = sum.has(words[4], words[5])
       if wantsProof {
+        wantsProof = false
         // After a header torn by a power cut, the frames belong to an earlier generation.
-        guard isWhole || isOurs else { return false }
-        (wantsProof, brokeAtCommit, framesAfter) = (false, true, 1)
-        return true
+        if isWhole || isOurs { (brokeAtCommit, framesAfter) = (true, 1) }
+        return
       }
-      if isWhole, isOurs { return true }
-      // Only its salt or only its content is wrong; if both are, it belongs to an earlier generation.
-      guard isOurs || isWhole else { return false }
-      (isBroken, brokeAtCommit) = (true, words[1] != 0)
-      return true
+      if isWhole, isOurs { return }
+      // If both its salt and its content are wrong, nothing in it says what it was: where the log ends, it is of an earlier generation.
+      (isBroken, brokeAtCommit) = (true, (isWhole || isOurs) && words[1] != 0)
     }
 
     /// A torn transaction has one commit frame after the break, its own.
     var lost: Int? {
-      guard isBroken, !wantsProof else { return nil }
+      guard isBroken else { return nil }
       if brokeAtCommit { return framesAfter > 0 ? commitsAfter + 1 : nil }
       return commitsAfter > 1 ? commitsAfter : nil
     }
