@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import CrashDisk
 import Foundation
 import SQLite
 import TestSupport
@@ -46,6 +47,25 @@ import Testing
     withExtendedLifetime(card) {}
   }
 
+  @Test(arguments: [0, 20, 500])
+  func `a log that is emptied after a kill is told once, in a new epoch`(_ left: Int) throws {
+    let card = try killed()
+    let log = URL(filePath: card.settings.location + "-wal")
+    try Data(contentsOf: log).prefix(left).write(to: log)
+    var begun = ""
+    do {
+      let store = try Store(card.settings)
+      begun = store.epoch
+      let loss = try #require(store.provenance.loss, "nothing is said")
+      #expect(loss.cause == .log && loss.epoch == card.epoch && loss.kept == 5 && loss.saved == nil)
+      #expect("\(loss)".contains("removed or emptied"), "\(loss)")
+      #expect(begun != card.epoch && store.identity.epochFirst == 6 && store.lastSeq == 6)
+    }
+    let again = try Store(card.settings)
+    #expect(again.provenance.loss == nil && again.epoch == begun)
+    withExtendedLifetime(card) {}
+  }
+
   /// A block of the medium, or a frame, that has become zeros or ones has no salt of the log any more.
   @Test(arguments: [0x00, 0xFF] as [UInt8], [4096, 24 + Int(Store.pageSize)])
   func `a hole in the log is told, wherever it is, if two transactions follow it`(_ filler: UInt8, _ size: Int) throws {
@@ -79,6 +99,43 @@ import Testing
     }
     #expect(holes > 5)
     withExtendedLifetime(shop) {}
+  }
+
+  /// The start moves a log into the database and begins it anew; at no moment does that look like a log that somebody emptied.
+  @Test func `no log is missed wherever a start behind a kill ends, or the run behind that`() throws {
+    let card = try killed()
+    let disk = CrashDisk(watching: card.folder.folder.path())
+    var (images, missed): ([Scratch], [String]) = ([], [])
+    func kill() {
+      let image = Scratch(inMemory: true)
+      images.append(image)
+      disk.image(into: image.folder.path(), .keepingAll)
+      do {
+        let store = try Store(Store.Settings(location: image.location("gw.db")))
+        if let loss = store.provenance.loss { missed.append("\(images.count): \(loss)") }
+        if store.epoch != card.epoch || store.lastSeq < 7 { missed.append("\(images.count): \(store.lastSeq)") }
+      } catch {
+        missed.append("\(images.count): \(error)")
+      }
+    }
+    disk.onSync = { kill() }
+    defer { disk.onSync = nil }
+    for _ in 0..<2 {
+      var store: Store? = try Store(card.settings)
+      kill()
+      try store?.checkpoint()
+      kill()
+      store?.write { store throws(SQLiteError) in try store.append(.alert, at: Shop.moment, body: [0x7B, 0x7D]) }
+      try store?.commitNow()
+      try store?.checkpoint()
+      try store?.markProgress()
+      kill()
+      try store?.markEnd()
+      kill()
+      store = nil
+      kill()
+    }
+    #expect(images.count > 14 && missed.isEmpty, "\(missed) of \(images.count)")
   }
 
   @Test func `a removed log is told, wherever the start behind it ends`() throws {

@@ -110,6 +110,8 @@ public final class Store {
   private(set) var openLog: StoreFiles.Number?
   /// Whether marks say that the log belongs beside the database.
   var marksLog = false
+  /// Whether this run has written into the log.
+  var isLogWritten = false
   var ownFile: OwnFile?
   /// Whether the database was removed, moved or replaced: then everything that is stored is lost when the gateway ends.
   public var isElsewhere: Bool { StoreFiles.number(of: location) != openFile }
@@ -149,7 +151,7 @@ public final class Store {
     if mark == nil { markLoss() }
     // So that the transactions after the damage are not found again, or reported as lost after a power cut.
     try checkpoint()
-    markLog()
+    try markLog()
   }
 
   private func noteOpenFiles() {

@@ -11,7 +11,7 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
   public enum Cause: String, Sendable {
     /// The database was damaged and set aside, or removed; a new one was created.
     case damaged, removed
-    /// Transactions in the middle of the database's log were damaged, or the log was removed.
+    /// Transactions in the middle of the database's log were damaged, or the log was removed or emptied.
     case log
     /// In its place is an older copy of the database, a different database, or a backup that somebody restored.
     case older, replaced, restored
@@ -35,7 +35,7 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
       switch cause {
       case .damaged: "the database was damaged, and a new one begun"
       case .removed: "the database was gone, and a new one begun"
-      case .log: saved == nil ? "the database's log was removed" : "the database's log was damaged"
+      case .log: saved == nil ? "the database's log was removed or emptied" : "the database's log was damaged"
       case .older: "the database is an older copy of itself"
       case .replaced: "another database replaced this gateway's"
       case .restored: "a backup replaced the database"
@@ -152,10 +152,13 @@ public struct StoreProvenance: Equatable, Sendable {
 
   /// Whether there was no log before SQLite made one.
   let lacksLog: Bool
+  /// Whether it had no transaction, or was missing.
+  let lacksTransactions: Bool
 
   /// Saves the files that SQLite would delete, or read only in part.
   init(beforeOpening location: String, _ clocks: any Clocks) throws(StoreError) {
     lacksLog = StoreFiles.number(of: location + "-wal") == nil
+    lacksTransactions = StoreFiles.lacksTransactions(location)
     switch StoreFiles.logTrouble(location) {
     case .databaseIsGone:
       let isRemoved = StoreFiles.number(of: location) == nil
@@ -230,7 +233,7 @@ extension Store {
     }
     if provenance.putBack != nil { return StoreLoss(cause: .older, epoch: epoch, last: known, kept: lastSeq) }
     if isLogMissing {
-      provenance.lostFromLog = "the store's log, \(logLocation), was removed"
+      provenance.lostFromLog = "the store's log, \(logLocation), was removed or emptied"
       return StoreLoss(cause: .log, epoch: epoch, last: known, kept: lastSeq)
     }
     // One that has never had an event was begun by a start that ended before it could tell that there was none.

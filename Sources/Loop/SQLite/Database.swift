@@ -79,6 +79,8 @@ public final class Database {
 
   deinit {
     cache.removeAll()
+    // With a limit, SQLite would empty the log that stays. That it has none cannot fail.
+    if keepsLog { sqlite3_exec(handle, "PRAGMA journal_size_limit = -1", nil, nil, nil) }
     sqlite3_close_v2(handle)
   }
 
@@ -183,7 +185,7 @@ public final class Database {
   /// alone.
   public var isWithinWrite = false
 
-  /// Whether the write-ahead log stays, empty, when the database is closed. Otherwise SQLite removes it then.
+  /// Whether the write-ahead log stays, with its content, when the database is closed. Otherwise SQLite removes it then.
   public var keepsLog = false {
     didSet {
       var value: Int32 = keepsLog ? 1 : 0

@@ -47,7 +47,7 @@ struct FolderContent: Equatable {
   }
 }
 
-/// Runs work on a database that says that it is of a newer schema than `newest`. `keepsLog`: its log stays beside it, empty, as the mark of a
+/// Runs work on a database that says that it is of a newer schema than `newest`. `keepsLog`: its log stays beside it, as the mark of a
 /// gateway that was killed expects one.
 func whileNewer(_ location: String, than newest: Int, keepsLog: Bool = false, _ work: () throws -> Void) throws {
   func say(_ version: Int) throws -> Int {

@@ -2,31 +2,39 @@
 
 import SQLite
 
-/// The database's log, which somebody may remove. Without it the database is only older, and nothing in it shows that.
+/// The database's log, which somebody may remove or empty. Without it the database is only older, and nothing in it shows that.
 ///
 /// SQLite removes the log when it closes the database. Until then the mark beside the database says that there is one: a
 /// marked log that is missing was removed, or another program has moved all of it into the database, which nobody can tell
-/// apart. A mark of an earlier version says nothing about the log, so nothing is claimed.
+/// apart. A start writes a transaction into its log before it marks it, and nothing empties it until the end, so a marked log
+/// without a transaction was emptied. A mark of an earlier version says nothing about the log, so nothing is claimed.
 extension Store {
-  /// Words of the mark.
+  /// Words of the mark: there is a log, and there is one with a transaction.
   private static let logIsOpen = "open"
-  /// The log was missing at a start, and that is not told yet.
+  private static let logIsWritten = "written"
+  /// The log was missing or empty at a start, and that is not told yet.
   private static let logIsMissing = "missing"
 
   var logLocation: String { location + "-wal" }
 
   /// The word of the next mark, if any.
-  var logWords: [String] { marksLog ? [Self.logIsOpen] : [] }
+  var logWords: [String] { marksLog ? [isLogWritten ? Self.logIsWritten : Self.logIsOpen] : [] }
 
   private var markedWords: [String] {
     (SmallFile.read(markLocation) ?? "").split(separator: ",").map { String($0) }
   }
 
+  private static func expectsLog(_ word: String) -> Bool { word == logIsOpen || word == logIsWritten }
+
+  /// Whether a start would miss the log.
+  var isLogExpected: Bool { mark?.epoch == epoch && markedWords.contains(where: Self.expectsLog) }
+
   /// At a start, before its first write: there is a log again from now on, so the mark keeps that it was missing.
   func noteMissingLog() throws(StoreError) {
     let words = markedWords
-    guard provenance.lacksLog, mark?.epoch == epoch, words.contains(Self.logIsOpen) else { return }
-    let noted = words.map { $0 == Self.logIsOpen ? Self.logIsMissing : $0 }
+    let isMissed = provenance.lacksLog || provenance.lacksTransactions && words.contains(Self.logIsWritten)
+    guard isMissed, isLogExpected else { return }
+    let noted = words.map { Self.expectsLog($0) ? Self.logIsMissing : $0 }
     try SmallFile.write(markLocation, noted.joined(separator: ","))
   }
 
@@ -34,8 +42,16 @@ extension Store {
   var isLogMissing: Bool { mark?.epoch == epoch && markedWords.contains(Self.logIsMissing) }
 
   /// At the end of a start.
-  func markLog() {
+  func markLog() throws(StoreError) {
     guard openLog != nil else { return }
+    do throws(StoreError) {
+      try proveWritable()
+      isLogWritten = true
+    } catch {
+      if case .corrupt = error { throw error }
+      // A full disk is no reason not to start: then the log may be empty.
+      isLogWritten = false
+    }
     // After a power cut the mark must not be there without the log's name.
     Self.syncFolder(of: location)
     marksLog = true
@@ -47,7 +63,7 @@ extension Store {
   public func markEnd() throws(StoreError) {
     guard marksLog else { return }
     let words = markedWords
-    let others = words.filter { $0 != Self.logIsOpen }
+    let others = words.filter { !Self.expectsLog($0) }
     if !others.isEmpty, others.count < words.count {
       try SmallFile.write(markLocation, others.joined(separator: ","))
     }

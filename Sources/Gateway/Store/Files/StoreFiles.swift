@@ -20,6 +20,11 @@ enum StoreFiles {
     return WriteAheadLog.lostTransactions(location + "-wal").map { .breaksOff(lost: $0) }
   }
 
+  /// Whether the log is missing, or has no transaction.
+  static func lacksTransactions(_ location: String) -> Bool {
+    (size(location + "-wal") ?? 0) < WriteAheadLog.leastSize
+  }
+
   /// Identifies a file, even if another one has taken its name.
   struct Number: Equatable {
     let device: dev_t

@@ -20,11 +20,12 @@ extension Store {
     return max(0, try size() - free)
   }
 
-  /// Moves the log's content into the database, at a regular end, so that the next start need not do it.
+  /// Moves the log's content into the database, at a regular end, so that the next start need not do it. A log that the mark expects is not emptied: its
+  /// next write begins it anew.
   public func checkpoint() throws(StoreError) {
     try translating { () throws(SQLiteError) in
       try checkOwnFile()
-      try database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+      try database.execute("PRAGMA wal_checkpoint(\(marksLog || isLogExpected ? "RESTART" : "TRUNCATE"))")
     }
     noteOwnFile()
   }

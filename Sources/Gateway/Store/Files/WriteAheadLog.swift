@@ -14,6 +14,8 @@ import Glibc
 enum WriteAheadLog {
   static let headerSize = 32
   private static let frameHeaderSize = 24
+  /// A log with a transaction has at least so many bytes.
+  static let leastSize = headerSize + frameHeaderSize + Int(Store.pageSize)
 
   /// The least number of lost transactions; `nil`: none.
   static func lostTransactions(_ location: String) -> Int? {
