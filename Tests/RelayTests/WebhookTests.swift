@@ -25,6 +25,7 @@ private final class Hook {
   let loop = EventLoop()
   let store: Store
   private var server: HTTPServer!
+  private var settings: UpstreamSettings!
   private(set) var upstream: Upstream!
   private(set) var got: [Got] = []
   /// The statuses of the next answers, then 200.
@@ -35,10 +36,14 @@ private final class Hook {
   var crashing: Set<String> = []
   /// Bytes of each answer.
   var page = 0
+  /// From this number of events in a request on, the server does not answer.
+  var silentFrom = Int.max
+  private(set) var unanswered: [HTTPResponder] = []
   /// The log's lines.
   private(set) var logged: [String] = []
   /// Accepted texts, in order.
   private(set) var taken: [String] = []
+  var keys: [String] { got.compactMap { $0.headers["Idempotency-Key"] } }
 
   init(
     template: BodyTemplate? = nil, secret: String? = nil, batches: Bool = false, filter: EventFilter = EventFilter()
@@ -47,24 +52,30 @@ private final class Hook {
     server = try HTTPServer(loopbackPort: 0, on: loop) { [unowned self] request, responder in
       self.got.append(Got(headers: request.headers, body: request.body))
       let json = got.last?.json ?? .null
+      if let events = json["events"]?.array, events.count >= silentFrom { return unanswered.append(responder) }
       let name = json["body"]?["text"]?.string ?? json["kind"]?.string ?? ""
       let status = self.statuses.isEmpty ? self.usual(name) : self.statuses.removeFirst()
       if status == 200 { taken.append(name) }
       responder.respond(HTTPResponse(status: status, body: [UInt8](repeating: 0x78, count: page)))
     }
     let secretFile = secret.map { scratch.write("secret", $0 + "\n") }
-    upstream = try Upstream(
-      UpstreamSettings(
-        kind: .webhook(
-          secretFile: secretFile, template: template, contentType: "application/json", batches: batches),
-        journal: Upstream.Settings(name: "hook", batchEvents: batches ? 100 : 1, filter: filter),
-        url: "http://127.0.0.1:\(server.port)/hooks/secret-path", timeout: .seconds(5)),
-      store: store, on: loop, log: Log(level: .notice, sink: { [weak self] in self?.logged.append($1) }))
+    settings = UpstreamSettings(
+      kind: .webhook(secretFile: secretFile, template: template, contentType: "application/json", batches: batches),
+      journal: Upstream.Settings(name: "hook", batchEvents: batches ? 100 : 1, filter: filter),
+      url: "http://127.0.0.1:\(server.port)/hooks/secret-path", timeout: .seconds(5))
+    try start()
     try store.keepOnlyCursors(of: ["hook"])
     loop.afterTurn { [unowned self] in
       store.commit()
       if store.transactions.takeNews().hasGrown { upstream.wake() }
     }
+  }
+
+  /// Starts the upstream as a new program does, on what is on disk.
+  func start() throws {
+    upstream?.stop()
+    upstream = try Upstream(
+      settings, store: store, on: loop, log: Log(level: .notice, sink: { [weak self] in self?.logged.append($1) }))
   }
 
   deinit {
@@ -369,12 +380,36 @@ private final class Hook {
     // The first request has a single event; the rest follows at once.
     #expect(hook.got.first?.json["events"]?.array?.count == 1 && hook.got.count < 5)
     #expect(hook.got[1].json["gateway"]?.string == "hill")
-    let keys = hook.got.compactMap { $0.headers["Idempotency-Key"]?.split(separator: "/").dropFirst(2).first }
-    let seqs = keys.flatMap { key in
-      let ends = key.split(separator: "-").compactMap { Int($0) }
-      return Array((ends.first ?? 0)...(ends.last ?? 0))
+    #expect(hook.keys.flatMap(events) == Array(1...5), "\(hook.keys)")
+  }
+
+  /// The events that a key names.
+  private func events(_ key: String) -> [Int] {
+    let ends = key.split(separator: "/")[2].split(separator: "-").compactMap { Int($0) }
+    return Array((ends.first ?? 0)...(ends.last ?? 0))
+  }
+
+  @Test func `a batch without an answer is sent again as it was, after a lost connection and after a kill`() throws {
+    let hook = try Hook(batches: true)
+    hook.upstream.setPaused(true)
+    for number in 1...40 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
+    hook.silentFrom = 10
+    hook.upstream.setPaused(false)
+    try hook.run("a large batch") { hook.got.last?.json["events"]?.array?.count ?? 0 >= 10 }
+    let lost = try #require(hook.keys.last)
+    for number in 41...60 { try hook.append(.message, #"{"text":"\#(number)"}"#) }
+    let before = hook.got.count
+    // The HTTP client repeats it once by itself.
+    for tries in 1...2 {
+      for responder in hook.unanswered { responder.abort() }
+      try hook.run(impatiently: "another try") { hook.got.count >= before + tries }
     }
-    #expect(seqs == Array(1...5), "\(keys)")
+    try hook.start()
+    hook.silentFrom = .max
+    hook.upstream.wake()
+    try hook.allSent()
+    #expect(hook.keys[before - 1...before + 2].allSatisfy { $0 == lost }, "\(hook.keys)")
+    #expect(Set(hook.keys).flatMap(events).sorted() == Array(1...60), "\(hook.keys)")
   }
 
   @Test func `an event that the filter excludes is not sent, and is no gap`() throws {

@@ -44,14 +44,14 @@ struct Batch {
   /// Excluded events count as part of the batch. After `maxLeftOut` of them the batch ends, so that a long range of them does not hold up the loop.
   ///
   /// `folding`: leaves out old states of nodes; the batch ends at the end of its stretch. `had`: the upstream has acknowledged the lane up to this
-  /// event, even if its server lacks it now.
+  /// event, even if its server lacks it now. `only`: exactly these events, as far as the journal has them and the filter permits them.
   init(
     after cursor: Int64, of store: Store, lane: Lane? = nil, limits: Limits, filter: EventFilter = EventFilter(),
-    present: AgeLimit.Present? = nil, folding: Folding? = nil, had: Int64 = 0
+    present: AgeLimit.Present? = nil, folding: Folding? = nil, had: Int64 = 0, only: [Int64]? = nil
   ) throws(StoreError) {
     self.lane = lane
     last = cursor
-    var reading = Reading(limits: limits, expected: cursor + 1, lane: lane, folding: folding, had: had)
+    var reading = Reading(limits: limits, expected: cursor + 1, lane: lane, folding: folding, had: had, only: only)
     var (rows, goesOn) = (0, true)
     let most = limits.events + Self.maxSkipped
     try store.readJournal(after: cursor, limit: most, lane: lane, withWays: filter.takesWays) { event, isSound in
@@ -141,10 +141,14 @@ private struct Reading {
   /// The time of the last row, which a gap after it gets.
   private var at: Int64 = 0
   private let had: Int64
+  /// Only these events are taken, and nothing behind the last of them is read; `nil`: all.
+  private let only: Set<Int64>?
+  private let limit: Int64
   var failure: StoreError?
 
-  init(limits: Batch.Limits, expected: Int64, lane: Lane?, folding: Folding?, had: Int64) {
+  init(limits: Batch.Limits, expected: Int64, lane: Lane?, folding: Folding?, had: Int64, only: [Int64]?) {
     (self.limits, self.expected, self.lane, self.folding, self.had) = (limits, expected, lane, folding, had)
+    (self.only, limit) = (only.map { Set($0) }, only?.last ?? .max)
   }
 
   /// False: the batch is complete.
@@ -152,6 +156,10 @@ private struct Reading {
     _ event: JournalEvent, _ isSound: Bool, _ store: Store, _ filter: EventFilter, _ present: AgeLimit.Present?
   ) throws(StoreError) -> Bool {
     at = event.at
+    if event.seq > limit {
+      try pass(through: limit, store)
+      return false
+    }
     if let folding, event.seq > folding.through {
       try pass(through: folding.through, store)
       return false
@@ -166,7 +174,7 @@ private struct Reading {
     let sent = size + event.body.count + (collected.count + 1) * Batch.envelope
     guard collected.isEmpty || sent <= limits.bytes else { return false }
     let place = isSound ? folding?.place(of: event) : nil
-    var passes = place != .folded
+    var passes = place != .folded && only?.contains(event.seq) ?? true
     if passes, isSound {
       passes = try filter.passes(event, store)
       if passes, filter.isTooOld(event, present) {
@@ -195,7 +203,7 @@ private struct Reading {
 
   /// The journal has no more rows: events that are missing up to the lane's newest one become gaps.
   mutating func end(_ store: Store) throws(StoreError) {
-    try pass(through: lane.map { store.newestSeq[$0] } ?? store.lastSeq, store)
+    try pass(through: min(limit, lane.map { store.newestSeq[$0] } ?? store.lastSeq), store)
   }
 
   /// Adds gaps for missing events up to `end`. False: the batch is full.

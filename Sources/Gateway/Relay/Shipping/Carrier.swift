@@ -23,6 +23,8 @@ protocol Carrier: AnyObject {
   var keepsConnection: Bool { get }
   /// The server counts the events that it has, and reports it in its greeting (`Greeting.has`): the cursor may reach the disk later.
   var serverKeepsCount: Bool { get }
+  /// The server recognises a batch by what it contains: one whose answer is lost is sent again as it was.
+  var namesBatches: Bool { get }
   /// The server's updates for gateways; `nil`: it has none.
   var updatesSource: (any UpdatesSource)? { get }
   /// The radio, for a carrier that reports on it or lets it sign.
@@ -80,6 +82,7 @@ enum ConnectionEnd: Equatable {
 
 extension Carrier {
   var keepsConnection: Bool { false }
+  var namesBatches: Bool { false }
   var updatesSource: (any UpdatesSource)? { nil }
   var needsRadio: Bool { false }
   var isOfFormerRadio: Bool { false }

@@ -45,6 +45,8 @@ final class JournalReader {
     tooOld.all = try store.leftOut(of: name).tooOld
     let told = try store.told(name)
     for lane in Lane.allCases { lanes[lane].told.seq = told[lane] }
+    let named = try store.namedBatch(of: name)
+    (lanes.messages.keptName, lanes.messages.named) = (named, NamedBatch(seqs: named))
   }
 
   /// Its events under way count from now on, and no longer those of the reader before it.

@@ -18,6 +18,9 @@ struct LaneProgress {
   var lastSent: Int64 = 0
   /// The newest event that the server has acknowledged, and its epoch; the epoch is empty if that was in an earlier run of the program.
   var told: (seq: Int64, epoch: String) = (0, "")
+  /// The batch that is under way or was last, for a server that recognises it by what it contains; and the events of the one on disk.
+  var named: NamedBatch?
+  var keptName: [Int64] = []
   /// The lane's position before it went back for a server that was emptied, or is an older copy of itself.
   var wasTaken: Int64 = 0
   var suspicion = Suspicion()

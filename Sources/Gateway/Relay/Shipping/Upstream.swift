@@ -313,10 +313,7 @@ public final class Upstream {
         return mayUse(proof, lane) && send(proof, lane, as: .proof)
       }
       if lane == Folding.lane, keepsCursorFirst() { return false }
-      let events = journal.lanes[lane].suspicion.wantsAlone ? 1 : portion.events
-      let bytes = min(portion.bytes, settings.batchBytes, maxBatchBytes(lane))
-      let limits = Batch.Limits(events: events, bytes: bytes)
-      var batch = try journal.read(lane, after: journal.lanes[lane].readThrough, limits: limits)
+      var batch = try nextBatch(portion)
       guard let last = batch.events.last else {
         // None of these events are for this server.
         guard journal.lanes[lane].underWay == 0 else { return false }
@@ -327,7 +324,7 @@ public final class Upstream {
         advance(lane, batch, to: batch.last)
         return true
       }
-      guard mayUse(batch, lane) else { return false }
+      guard mayUse(batch, lane), !keepsNameFirst(batch, lane) else { return false }
       batch.after = journal.lanes[lane].lastSent
       batch.isAgain = (batch.events.first?.seq ?? .max) <= journal.lanes[lane].wasTaken
       journal.lanes[lane].lastSent = last.seq

@@ -53,6 +53,7 @@ extension Upstream {
     let isProven = journal.isProven(verdict, batch, lane)
     let taken = journal.lanes[lane].taken
     noteUntaken(verdict, batch, lane)
+    journal.lanes[lane].named?.answered(verdict)
     if case .failing(let reason, _) = verdict { journal.lanes[lane].failed(reason, at: loop.now) }
     var verdict = verdict
     if !isProven, case .refused(_, let reason) = verdict,

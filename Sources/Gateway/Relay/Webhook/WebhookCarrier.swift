@@ -36,6 +36,7 @@ final class WebhookCarrier: MeteredCarrier {
     server = try AuthorizedHTTP(settings, allowsQuery: true, proxy: proxy, meter: meter, on: loop)
   }
 
+  var namesBatches: Bool { batches }
   var bytesSent: UInt64 { server.bytesSent }
   var certificateExpiry: Int64? { server.certificateExpiry }
 

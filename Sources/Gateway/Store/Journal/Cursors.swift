@@ -104,6 +104,16 @@ extension Store {
     try setMeta("allowance:\(upstream)", .text(text))
   }
 
+  /// The events of the batch that the upstream has sent, or was about to send, without knowing the answer; empty: none is stored.
+  public func namedBatch(of upstream: String) throws(StoreError) -> [Int64] {
+    (try meta("batch:\(upstream)")?.text ?? "").split(separator: ",").compactMap { Int64($0) }
+  }
+
+  /// Within a `write`.
+  public func setNamedBatch(of upstream: String, _ seqs: [Int64]) throws(SQLiteError) {
+    try setMeta("batch:\(upstream)", .text(seqs.map { "\($0)" }.joined(separator: ",")))
+  }
+
   /// The number of removed upstreams that are remembered, the latest ones.
   private static let maxRemoved = 16
 
@@ -190,8 +200,8 @@ extension Store {
       try database.run("DELETE FROM \(table) WHERE upstream = ?", .text(upstream))
     }
     try database.run(
-      "DELETE FROM meta WHERE name IN (?, ?, ?, ?)", .text("from:\(upstream)"), .text("paused:\(upstream)"),
-      .text("missed:\(upstream)"), .text("allowance:\(upstream)"))
+      "DELETE FROM meta WHERE name IN (?, ?, ?, ?, ?)", .text("from:\(upstream)"), .text("paused:\(upstream)"),
+      .text("missed:\(upstream)"), .text("allowance:\(upstream)"), .text("batch:\(upstream)"))
   }
 
   /// Removed upstreams, latest first.
