@@ -148,7 +148,7 @@ export class View {
       make("dd", {}, meter(lane.pending / Math.max(1, one.pending), t(`lane.${name}`)), make("span", { text: `${number(lane.pending)} · ${size(lane.pending_bytes)}${lane.seconds !== undefined ? ` · ${span(lane.seconds)}` : ""}` }))])) : null,
     facts([
       [t("upstream.url"), make("bdi", { class: "break", text: one.url })],
-      [t("upstream.last"), one.last_success ? when(one.last_success) : t("fact.never")],
+      [t("upstream.last"), one.last_success ? when(one.last_success) : t("upstream.no-success")],
       [t("upstream.sent"), t("upstream.sent-of", { bytes: size(one.bytes_sent), count: number(one.batches) })],
       [t("upstream.oldest"), one.age_s ? span(one.age_s) : null],
       [t("upstream.dead"), one.dead_letters ? make("a", { href: "#dead-letters", on: { click: (event) => { event.preventDefault(); this.letters.scrollIntoView({ block: "start" }); this.letters.querySelector("button")?.focus(); } }, text: number(one.dead_letters) }) : null],

@@ -307,7 +307,7 @@ extension Shape {
     public let ageS = Field<Int64?>("age_s", "age of the oldest pending event")
     public let reason = Field<String?>("reason", "why it is waiting or stopped, or what is amiss although it takes events")
     public let nextAttemptS = Field<Int64?>("next_attempt_s", "if it waits: seconds until it tries again")
-    public let lastSuccess = Field<Int64?>("last_success", "when it acknowledged an event last, or said first that it has all; reconnecting alone is none")
+    public let lastSuccess = Field<Int64?>("last_success", "when it acknowledged an event last, or said first that it has all; reconnecting alone is none. Absent: not since the upstream began, with the gateway or with a change of its configuration")
     public let refusedCommands = Field<Int64?>("refused_commands", "unreadable, too many, or on another topic than the command topic, since the start")
     public let unpermitted = Field<[String]?>("unpermitted", "rights that its commands, and its edits of documents, have needed since the start, and that its allow does not name")
     public let permits = Field<String?>("permits", "the line of the configuration that would permit these")

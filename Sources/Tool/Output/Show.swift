@@ -13,6 +13,11 @@ enum Show {
     return format(milliseconds, isUTC ? "%Y-%m-%d %H:%M:%SZ" : "%Y-%m-%d %H:%M:%S", isUTC: isUTC)
   }
 
+  /// The time of a server's last success. It is not kept over a start or a change of the upstream, so that "never" would be untrue.
+  private static func success(_ milliseconds: Int64?) -> String {
+    milliseconds.map { "last \(time($0))" } ?? "no success since its start"
+  }
+
   /// `1 node`, `2 nodes`; with a verb `1 text was`, `2 texts were`.
   static func counted(_ number: Int64, _ what: String, _ verb: (String, String)? = nil) -> String {
     let noun = number == 1 ? "1 \(what)" : "\(number) \(what)s"
@@ -165,7 +170,7 @@ enum Show {
 
   private static func updates(_ upstream: JSONValue) {
     let state = upstream["reachable"]?.bool == true ? "" : ", unreachable"
-    print("updates   \(upstream["upstream"]?.string ?? "?")\(state), last \(time(upstream["last_success"]?.integer))")
+    print("updates   \(upstream["upstream"]?.string ?? "?")\(state), \(success(upstream["last_success"]?.integer))")
     if let trouble = upstream["trouble"]?.string { print("          \(clean(trouble))") }
     for bucket in upstream["buckets"]?.array ?? [] {
       func number(_ name: String) -> Int64 { bucket[name]?.integer ?? 0 }
@@ -212,9 +217,9 @@ enum Show {
     let name = (upstream[row.name] ?? "?").padding(10)
     let link = upstream[row.link].map { " (\($0))" } ?? ""
     let counts = "\(upstream[row.pending] ?? 0) pending, \(counted(upstream[row.deadLetters] ?? 0, "dead letter"))"
-    let last = time(upstream[row.lastSuccess])
+    let last = success(upstream[row.lastSuccess])
     let state = TerminalColour.state(upstream[row.state] ?? "?")
-    print(styled: "\(name)\(state), \(counts), last \(last), \(upstream[row.url] ?? "")\(link)")
+    print(styled: "\(name)\(state), \(counts), \(last), \(upstream[row.url] ?? "")\(link)")
     let lanes = Self.lanes.compactMap { lane in
       (upstream[row.lanes]?[lane]?["pending"]?.integer).flatMap { $0 > 0 ? "\($0) in \(lane)" : nil }
     }
