@@ -51,6 +51,31 @@ import Testing
     relay.stop()
   }
 
+  @Test func `an upstream that comes back says that it waits for the end of what was under way before`() throws {
+    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
+    let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
+    let server = try StandingServer(.silent, on: loop)
+    let hook = UpstreamSettings(
+      kind: .webhook(secretFile: nil, template: nil, contentType: "application/json", batches: false),
+      journal: Upstream.Settings(name: "a", batchEvents: 1, fromStart: true), url: "http://127.0.0.1:\(server.port)")
+    let relay = try Relay([hook], store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    loop.afterTurn { store.commit(everything: true) }
+    store.write { store throws(SQLiteError) in
+      _ = try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array(#"{"text":"1"}"#.utf8))
+    }
+    try store.commitNow()
+    relay.wake()
+    #expect(loop.pass(.seconds(10)) { relay.upstreams.first?.status.inFlight == 1 })
+    try relay.change(to: [])
+    try relay.change(to: [hook])
+    relay.wake()
+    let (status, words) = (relay.upstreams.first?.status, "has to end first")
+    #expect(status?.state == .waiting && status?.reason?.contains(words) == true, "\(status?.reason ?? "-")")
+    #expect(loop.pass(.seconds(60)) { relay.upstreams.first?.status.reason?.contains(words) != true })
+    relay.stop()
+    server.stop()
+  }
+
   @Test func `a position that the disk refuses is told, with what a kill would send again, and is written later`()
     throws
   {

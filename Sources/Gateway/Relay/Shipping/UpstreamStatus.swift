@@ -201,6 +201,9 @@ extension Upstream {
   private var stateForPeople: (UpstreamStatus.State, String?) {
     if isPaused { return (.paused, nil) }
     if shipment.holds.contains(.resting) { return (.waiting, "its allowance is used up") }
+    if shipment.holds.contains(.succeeding), pendingEvents > 0 {
+      return (.waiting, "what was under way before the change of this upstream has to end first (30 s at most)")
+    }
     switch shipment.state {
     // An attempt is not a success: the trouble remains until one succeeds.
     case .greeting, .asking, .testing, .ready:
