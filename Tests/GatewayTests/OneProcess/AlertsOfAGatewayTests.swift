@@ -77,10 +77,25 @@ import Timing
     // The first cut is logged at once, and the others together, at most once an hour.
     let cuts = rig.story.count { $0.contains("were deleted: the journal is full") }
     #expect(cuts >= 1 && cuts < 8, "\(cuts)")
+    try rig.until("the log has told of all", within: .seconds(3700)) {
+      let all = try rig.alert("journal_loss")?["text"]?.string ?? ""
+      return Int(all.prefix(while: \.isNumber)) == Self.toldAsDeleted(rig.story)
+    }
     rig.kill()
     rig.configure(Self.quiet + "journal_loss_ends_after_s = 1", store: small)
     try rig.start()
     try rig.until("its end") { try !rig.openAlerts().contains("journal_loss") }
+  }
+
+  /// The deleted events that the log says the hub lacks.
+  private static func toldAsDeleted(_ story: [String]) -> Int {
+    story.reduce(0) { sum, line in
+      let words = line.split(separator: " ")
+      guard line.contains("were deleted: the journal is full"), let place = words.firstIndex(of: "hub"),
+        place + 4 < words.count
+      else { return sum }
+      return sum + (Int(words[place + 4]) ?? 0)
+    }
   }
 
   @Test func `a node without room in the contact table is reported until there is room`() throws {

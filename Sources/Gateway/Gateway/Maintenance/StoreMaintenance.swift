@@ -36,6 +36,7 @@ final class StoreMaintenance {
   private var givenUp: [JournalTrim] = []
   /// A full journal in a long outage is cut again and again.
   private var givenUpLines = Ration.hourly
+  private var givenUpTimer: LoopTimer?
   /// Learns of each hour, and of deleted events.
   weak var alerts: GatewayAlerts?
 
@@ -148,7 +149,7 @@ final class StoreMaintenance {
       log.warning("trimming the journal failed: \(error)")
     }
     for trim in sweep { alerts?.journalWasCut(trim) }
-    logWhatWasGivenUp()
+    logWhatWasGivenUp(isEnd: isOver)
   }
 
   private func trimStep() async throws(StoreError) -> JournalTrim? {
@@ -171,13 +172,24 @@ final class StoreMaintenance {
 
   /// Logs deleted events at once, and further ones together, at most once an hour and at the end.
   private func logWhatWasGivenUp(isEnd: Bool = false) {
-    guard !givenUp.isEmpty, isEnd || givenUpLines.take(at: loop.now) else { return }
+    guard !givenUp.isEmpty else { return }
+    guard isEnd || givenUpLines.take(at: loop.now) else {
+      // Not only with the next cut: this may have been the last.
+      guard givenUpTimer == nil else { return }
+      givenUpTimer = loop.schedule(after: givenUpLines.interval) { [weak self] in
+        self?.givenUpTimer = nil
+        self?.logWhatWasGivenUp()
+      }
+      return
+    }
+    givenUpTimer?.cancel()
+    givenUpTimer = nil
     for trim in givenUp {
       let why =
         trim.reason == "age" ? "older than journal_max_age_days" : "the journal is full (journal_max_size)"
       log.warning(
         "events \(trim.first) to \(trim.last) of the journal were deleted: \(why). "
-          + "\(trim.missedBy.map { "\($0.upstream) had not acknowledged \($0.events) of them" }.joined(separator: ", ")); the gap is reported there"
+          + "\(trim.missedBy.map { "\($0.upstream) had not acknowledged \($0.events) of them" }.joined(separator: ", ")); the gap is reported there. Further ones are logged together, within an hour, or at the gateway's end"
       )
     }
     givenUp = []
