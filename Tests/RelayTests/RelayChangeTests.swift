@@ -76,6 +76,34 @@ import Testing
     server.stop()
   }
 
+  @Test func `a disk that refuses what a batch contains does not hold up its events`() throws {
+    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
+    let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
+    let server = try StandingServer(.well, on: loop)
+    let hook = UpstreamSettings(
+      kind: .webhook(secretFile: nil, template: nil, contentType: "application/json", batches: true),
+      journal: Upstream.Settings(name: "a", fromStart: true), url: "http://127.0.0.1:\(server.port)")
+    let relay = try Relay([hook], store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    loop.afterTurn {
+      store.commit(everything: true)
+      if store.transactions.takeNews().hasGrown { relay.wake() }
+    }
+    try store.database.execute(
+      "CREATE TRIGGER refuses BEFORE INSERT ON meta WHEN NEW.name LIKE 'batch:%' BEGIN SELECT RAISE(ABORT, 'no'); END")
+    store.write { store throws(SQLiteError) in
+      for number in 1...9 {
+        let body = Array("{\"text\":\"\(number)\"}".utf8)
+        _ = try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: body)
+      }
+    }
+    try store.commitNow()
+    relay.wake()
+    #expect(loop.pass(.seconds(3600)) { server.taken.count >= 9 }, "\(server.taken)")
+    #expect(server.taken == (1...9).map { "\($0)" })
+    relay.stop()
+    server.stop()
+  }
+
   @Test func `a position that the disk refuses is told, with what a kill would send again, and is written later`()
     throws
   {

@@ -8,6 +8,7 @@ import Store
 extension JournalReader {
   func noteSent(_ batch: Batch, _ lane: Lane) {
     lanes[lane].sent = max(lanes[lane].sent, batch.last)
+    lanes[lane].named?.isSent = true
     for event in batch.events where event.kind == EventKind.gap.rawValue {
       guard let body = event.json, ["quota", "age"].contains(body["reason"]?.string) else { continue }
       lanes[lane].gapsSent[event.seq] = body["count"]?.count ?? 0

@@ -46,7 +46,7 @@ final class JournalReader {
     let told = try store.told(name)
     for lane in Lane.allCases { lanes[lane].told.seq = told[lane] }
     let named = try store.namedBatch(of: name)
-    (lanes.messages.keptName, lanes.messages.named) = (named, NamedBatch(seqs: named))
+    (lanes.messages.keptName, lanes.messages.named) = (named, NamedBatch(seqs: named, isSent: true))
   }
 
   /// Its events under way count from now on, and no longer those of the reader before it.

@@ -13,8 +13,10 @@ struct NamedBatch: Equatable {
   private var losses = 0
   /// The server has judged it, or its answer was lost too often.
   private(set) var isOver = false
+  /// The server may have it. One that was never sent, because the disk refused what it contains, does not hold up smaller ones.
+  var isSent: Bool
 
-  init(seqs: [Int64]) { self.seqs = seqs }
+  init(seqs: [Int64], isSent: Bool = false) { (self.seqs, self.isSent) = (seqs, isSent) }
 
   mutating func answered(_ verdict: Verdict) {
     switch verdict {

@@ -233,6 +233,7 @@ public final class Upstream {
       journal.lanes[lane].lastSent = journal.lanes[lane].serverHas
       if journal.lanes[lane].underWay > 0 { journal.lanes[lane].isMiscounted = true }
       journal.lanes[lane].underWay = 0
+      if journal.lanes[lane].named?.isSent == false { journal.lanes[lane].named = nil }
     }
   }
 
