@@ -90,7 +90,7 @@ extension WholeProgramTests {
 
     @Test func `a command with a field twice is refused`() throws {
       let rig = try hub()
-      let body = #"{"id":"c1","command":"send","to":"#trees","text":"x","to":"#oaks","queue":true}"#
+      let body = ##"{"id":"c1","command":"send","to":"#trees","text":"x","to":"#oaks","queue":true}"##
       let answer = rig.askHub("POST", "/v1/gateways/hill/commands", body: body)
       #expect(answer?.status == 400 && String(decoding: answer?.body ?? [], as: UTF8.self).contains("twice"))
     }
