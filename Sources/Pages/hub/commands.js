@@ -4,7 +4,8 @@ import { full, when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { ask, freshID, order, query } from "../stores/api.js";
-import { draftOf, keepDraft } from "../stores/kept.js";
+import { keepDraft, ofCommand } from "../stores/drafts.js";
+import { draftOf } from "../stores/kept.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
 import { fleet, gatewayName, live } from "./live.js";
@@ -75,7 +76,7 @@ class Commands {
   constructor(shell, place, shut) {
     [this.#shell, this.#shut] = [shell, shut];
     // What is written outlasts this view, and a reload.
-    const field = (name, attributes) => make("input", { id: `command-${name}`, name, class: "field", autocomplete: "off", required: true, ...attributes, value: draftOf(`command ${name}`), on: { input: (event) => keepDraft(`command ${name}`, event.target.value) } });
+    const field = (name, attributes) => make("input", { id: `command-${name}`, name, class: "field", autocomplete: "off", required: true, ...attributes, value: draftOf(this.#draft(name)), on: { input: (event) => keepDraft(this.#draft(name), event.target.value) } });
     this.gateway = make("select", { id: "command-gateway", class: "field", required: true });
     this.what = make("select", { id: "command-what", class: "field", on: { change: () => this.#fit() } }, ["send", "status", "sync"].map((one) => make("option", { value: one, text: t(`command.${one}`) })));
     this.to = field("to", { maxlength: 200 });
@@ -97,6 +98,8 @@ class Commands {
   }
 
   get isRefused() { return this.#trouble !== null && !this.#isLoading; }
+
+  #draft(name) { return ofCommand(name, this.#shell.session.person); }
 
   #fit() {
     const isMessage = this.what.value === "send";
@@ -130,7 +133,7 @@ class Commands {
       this.answer.textContent = state.answer?.error ?? t(`commands.${state.state}`);
       if (state.state !== "refused" && this.text.value === body.text) {
         this.text.value = "";
-        for (const name of ["to", "text"]) keepDraft(`command ${name}`, "");
+        for (const name of ["to", "text"]) keepDraft(this.#draft(name), "");
       }
     } catch (trouble) {
       if (!trouble.isCut) this.id = undefined;

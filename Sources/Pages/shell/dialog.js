@@ -3,7 +3,7 @@ import { fill, make } from "../parts/page.js";
 import { chooseLanguage, language, t } from "../parts/words.js";
 import languages from "../languages/index.js";
 import { remove } from "../stores/change.js";
-import { forgetDrafts } from "../stores/kept.js";
+import { countDrafts, forgetDrafts } from "../stores/drafts.js";
 import { keysOfViews } from "./keys.js";
 
 /** Closed by Escape, by its button or beside it. */
@@ -39,8 +39,8 @@ export function showKeys() {
     list.map(([keys, words]) => [make("dt", {}, keys.split(" ").map((one) => make("kbd", { text: one }))), make("dd", { text: t(words) })])));
 }
 
-/** Language, keys, signing out. `version`: the host's; `forget()`: what this browser is not to keep. */
-export function openMenu(session, { version, forget } = {}) {
+/** Language, keys, signing out. `version`: the host's; `outbox`: what was written and is not there yet; `forget()`: what this browser is not to keep in any case. */
+export function openMenu(session, { version, outbox, forget } = {}) {
   const choose = make("select", { id: "language", class: "field", on: { change: () => {
     try { chooseLanguage(choose.value); } catch (error) { trouble.textContent = `${t("not-saved")} ${error.message}`; }
   } } },
@@ -51,11 +51,25 @@ export function openMenu(session, { version, forget } = {}) {
     make("label", { for: "language", text: t("menu.language") }), choose, trouble,
     make("div", { class: "row" },
       make("button", { type: "button", class: "button", text: t("keys.title"), on: { click: () => { dialog.close(); showKeys(); } } }),
-      session.signed_in && !session.isUnreached ? make("button", { type: "button", class: "button", text: t("signout"), on: { click: () => signOut(forget) } }) : null),
+      session.signed_in && !session.isUnreached ? make("button", { type: "button", class: "button", text: t("signout"), on: { click: () => { dialog.close(); signOut(session, outbox, forget); } } }) : null),
     make("p", { class: "quiet small", text: version ? t("menu.version", { version }) : "" }));
 }
 
-async function signOut(forget) {
+/** Of what is in this browser alone: whether it is kept for the next sign-in; `null`: one stays signed in. */
+function isToBeKept(unsent, written, why) {
+  return new Promise((resolve) => {
+    const counted = [unsent ? t("signout.unsent", { count: unsent }) : "", written ? t("signout.drafts", { count: written }) : ""].filter(Boolean).join(" ");
+    const dialog = openDialog(t("signout"), make("p", { text: counted }), make("p", { text: why }));
+    const end = (kind, words, answer) => make("button", { type: "button", class: `button ${kind}`, text: words, on: { click: () => { resolve(answer); dialog.close(); } } });
+    dialog.querySelector(".dialog-ends").prepend(end("primary", t("signout.keep"), true), end("danger", t("signout.discard"), false));
+    dialog.addEventListener("close", () => resolve(null));
+  });
+}
+
+async function signOut({ person }, outbox, forget) {
+  const [unsent, written] = [outbox?.unsent ?? 0, countDrafts(person)];
+  const isKept = unsent || written ? await isToBeKept(unsent, written, outbox ? t("signout.why") : t("signout.why-hub")) : true;
+  if (isKept === null) return;
   try {
     await remove("/session");
   } catch (trouble) {
@@ -64,6 +78,9 @@ async function signOut(forget) {
     return;
   }
   forget?.();
-  forgetDrafts();
+  if (!isKept) {
+    outbox?.clear();
+    forgetDrafts(person);
+  }
   location.assign("/");
 }

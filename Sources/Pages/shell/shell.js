@@ -67,7 +67,7 @@ export class Shell {
     fill(this.#place,
       make("a", { class: "skip", href: "#main", text: t("skip"), on: { click: (event) => { event.preventDefault(); this.main.focus(); } } }),
       this.bar,
-      make("header", { class: "head" }, this.state, iconButton("more", t("menu"), async () => (await styled("later", import("./dialog.js"))).openMenu(this.#session, { version: gateway.status?.version, forget: () => outbox.clear() }))),
+      make("header", { class: "head" }, this.state, iconButton("more", t("menu"), async () => (await styled("later", import("./dialog.js"))).openMenu(this.#session, { version: gateway.status?.version, outbox }))),
       make("nav", { class: "nav", "aria-label": t("nav.label") }, this.tabs),
       this.list.element, this.main, this.shade, this.details);
   }

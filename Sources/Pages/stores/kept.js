@@ -44,18 +44,6 @@ export class Kept {
   }
 }
 
-const drafts = new Kept("drafts", {});
+export const drafts = new Kept("drafts", {});
 
 export function draftOf(conversation) { return drafts.value[conversation] ?? ""; }
-
-/** Whether they outlast this page. */
-export function areDraftsKept() { return drafts.isKept || !Object.keys(drafts.value).length; }
-
-export function keepDraft(conversation, text) {
-  const all = drafts.value;
-  if (text.trim()) all[conversation] = text.slice(0, 4000);
-  else delete all[conversation];
-  drafts.value = all;
-}
-
-export function forgetDrafts() { drafts.clear(); }

@@ -37,6 +37,9 @@ class Outbox extends Store {
 
   get count() { return this.#ours.filter((entry) => !entry.trouble).length; }
 
+  /** How many are in this browser alone, also those that were refused, and those of other gateways. */
+  get unsent() { return this.#all.filter(({ id }) => !this.#taken.has(id)).length; }
+
   /** Whether it outlasts this page. */
   isKept({ id }) { return this.#taken.has(id) || !this.#unkept.some((entry) => entry.id === id); }
 

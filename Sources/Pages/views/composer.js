@@ -5,7 +5,8 @@ import { bytesOf } from "../parts/written.js";
 import { t } from "../parts/words.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
-import { areDraftsKept, draftOf, keepDraft } from "../stores/kept.js";
+import { areDraftsKept, keepDraft } from "../stores/drafts.js";
+import { draftOf } from "../stores/kept.js";
 import { outbox } from "../stores/outbox.js";
 
 /** What the gateway takes at most: docs/sending.md. The gateway's own answer counts, should this be behind it. */

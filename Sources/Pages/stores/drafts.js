@@ -1,0 +1,31 @@
+// What is done to drafts beside showing them, which the first view does: kept.js.
+import { drafts } from "./kept.js";
+
+/** Whether they outlast this page. */
+export function areDraftsKept() { return drafts.isKept || !Object.keys(drafts.value).length; }
+
+export function keepDraft(name, text) {
+  const all = drafts.value;
+  if (text.trim()) all[name] = text.slice(0, 4000);
+  else delete all[name];
+  drafts.value = all;
+}
+
+const COMMAND = "command ";
+
+/** Under what a hub keeps a command's draft: of one person alone, as several sign in at one browser. */
+export function ofCommand(field, person) { return `${COMMAND}${field} ${person}`; }
+
+/** Nobody else's. A gateway knows no persons: there all are of whoever may sign in. */
+function own(person) {
+  return Object.keys(drafts.value).filter((name) => !name.startsWith(COMMAND) || ["to", "text"].some((field) => name === ofCommand(field, person)));
+}
+
+/** How many; the fields of a command are one. */
+export function countDrafts(person) { return new Set(own(person).map((name) => name.split(" ")[0])).size; }
+
+export function forgetDrafts(person) {
+  const all = drafts.value;
+  for (const name of own(person)) delete all[name];
+  if (Object.keys(all).length) drafts.value = all; else drafts.clear();
+}
