@@ -39,3 +39,32 @@ def signing_out_ends_it_and_asks_what_is_kept(world):
     assert not any(words in browser.script(KEPT) for words in ("secret plans", "secret words"))
     world.cookies = None
     world.host.kill()
+
+
+@test
+def an_answer_that_is_not_the_gateways_is_no_refusal(world):
+    """Something in between answers with an HTML of its own, or breaks off; the id makes each repetition harmless."""
+    browser = chat(world)
+    browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({ live }) => live.isLinked)"))
+    browser.script("""const real = window.fetch; window.answers = () => Promise.resolve(new Response("<h1>Oops</h1>", { status: window.status_ }));
+      window.fetch = (path, ...more) => (window.status_ && path === "/v1/send" ? window.answers() : real(path, ...more));""")
+    flush = "return import('/pages/stores/outbox.js').then(({ outbox }) => outbox.flush())"
+    for status in (404, 429, 500, 504, 200):
+        text = fresh(f"answered with {status}")
+        browser.script("window.status_ = arguments[0]", status)
+        write(browser, text)
+        browser.shows(f"The answer ({status}) was not the gateway's", ".message.waiting")
+        assert text in browser.text(".message.waiting") and not browser.all(".message.refused")
+        browser.script(flush)
+        assert not browser.all(".message.refused") and not world.gateway.texts(text)
+        browser.script("window.status_ = 0")
+        browser.press(".message.waiting .link", "Retry")
+        browser.until("it at the gateway", lambda: world.gateway.texts(text))
+        browser.until("nothing that waits", lambda: not browser.all(".message.waiting"))
+        assert len(world.gateway.texts(text)) == 1
+    # The gateway's own refusal is one.
+    browser.script("""window.answers = () => Promise.resolve(new Response('{"error":"no such thing"}', { status: 404 })); window.status_ = 404""")
+    write(browser, fresh("refused"))
+    browser.shows("no such thing", ".message.refused")
+    browser.press(".message.refused .link", "Discard")
+    browser.until("nothing that waits", lambda: not browser.all(".message.waiting"))

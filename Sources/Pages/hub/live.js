@@ -2,7 +2,8 @@
 import { forgetEarly } from "../first.js";
 import { gist, seen } from "../parts/text.js";
 import { now, setNow } from "../parts/times.js";
-import { ask, query } from "../stores/api.js";
+import { ask } from "../stores/api.js";
+import { query } from "../stores/query.js";
 import { ServedStore, Stream } from "../stores/store.js";
 import { inTurn } from "../stores/turn.js";
 

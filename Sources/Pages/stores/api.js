@@ -12,8 +12,11 @@ export class Trouble extends Error {
     this.answer = answer;
   }
 
-  /** Nobody answered: the line is cut, or the host or, behind `meshpost web`, the gateway is gone. The same request may succeed later. */
-  get isCut() { return this.status === 0 || [502, 503].includes(this.status) && (!this.code || this.code === "gateway"); }
+  /** Something in between answered: a refusal of ours says why. */
+  get isForeign() { return this.status > 0 && !this.answer.error; }
+
+  /** None of ours has answered: the line is cut, or the host or, behind `meshpost web`, the gateway is gone or busy. The same request may succeed later. */
+  get isCut() { return this.status === 0 || this.isForeign || [429, 502, 503].includes(this.status) && (!this.code || this.code === "gateway"); }
 }
 
 let signedOut = () => {};
@@ -39,22 +42,29 @@ async function request(method, path, body, options = {}) {
   }
   if (response.ok) return response;
   let answer = {};
-  // An answer that is not ours, of something in between, has no words for us.
-  try { answer = await response.json(); } catch { answer = {}; }
+  // An answer of something in between has no words for us.
+  try { answer = { ...await response.json() }; } catch { answer = {}; }
   if (response.status === 401 && path.startsWith("/v1/")) signedOut();
   throw new Trouble(answer.error ?? t("trouble.status", { status: response.status }),
     { status: response.status, code: answer.code, remedy: answer.remedy, answer });
 }
 
-/** The answer to a question. */
-export async function ask(path, options) {
-  return (await request("GET", path, undefined, options)).json();
+/** One that breaks off, or is not ours, is no answer. */
+async function answered(method, path, body, options) {
+  const response = await request(method, path, body, options);
+  try {
+    return await response.json();
+  } catch (error) {
+    if (options?.signal?.aborted) throw error;
+    throw new Trouble(t("trouble.cut"), { status: response.status });
+  }
 }
 
+/** The answer to a question. */
+export function ask(path, options) { return answered("GET", path, undefined, options); }
+
 /** Has something done. `patience`: milliseconds; requests to nodes take as long as the mesh does. */
-export async function order(path, body, options) {
-  return (await request(options?.method ?? "POST", path, body, options)).json();
-}
+export function order(path, body, options) { return answered(options?.method ?? "POST", path, body, options); }
 
 /** Rows as they come, one object a line. An answer that breaks off throws. */
 export async function* rows(path, options = {}) {
@@ -84,14 +94,6 @@ export async function allRows(path, options) {
   const found = [];
   for await (const row of rows(path, options)) found.push(row);
   return found;
-}
-
-/** A path with what is asked. */
-export function query(path, values) {
-  const search = new URLSearchParams();
-  for (const [name, value] of Object.entries(values)) if (value !== undefined && value !== null && value !== "") search.set(name, value);
-  const text = search.toString();
-  return text ? `${path}?${text}` : path;
 }
 
 /** 32 hexadecimal digits that nobody else has: what is sent twice under them is one message. */

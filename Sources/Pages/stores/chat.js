@@ -1,8 +1,9 @@
 import { FIRST_ROWS } from "../first.js";
-import { allRows, query } from "./api.js";
+import { allRows } from "./api.js";
 import { compare, parts } from "./cursor.js";
 import { live } from "./live.js";
 import { outbox } from "./outbox.js";
+import { query } from "./query.js";
 import { ServedStore } from "./store.js";
 
 const PAGE = 60;

@@ -10,7 +10,7 @@ const AGAIN_MS = 10_000;
  * What was written and is not at the gateway yet. Each has an id of its own, under which it may be posted any number of times and is one
  * message: a page that is closed, a line that is cut in the middle, or two tabs that share this storage send nothing twice.
  *
- * An entry is for the gateway at which it was written, if that was known, and waits for that when this address leads to another. `{id, gateway, conversation, text, split, at, region?, trouble?: {words, remedy, code}}`. It goes when its message comes by the stream.
+ * An entry is for the gateway at which it was written, if that was known, and waits for that when this address leads to another. `{id, gateway, conversation, text, split, at, region?, trouble?: {words, remedy, code}, unsure?}`, `unsure`: the status of an answer that was not the gateway's. It goes when its message comes by the stream.
  */
 class Outbox extends Store {
   #kept = new Kept("outbox", []);
@@ -109,12 +109,14 @@ class Outbox extends Store {
           setTimeout(() => this.#arrived(entry.id), 4000);
         } catch (trouble) {
           if (trouble.isCut || trouble.status === 401) {
+            // Nobody knows whether it is there. Under its id it is asked for again; who does not want to wait can take it away.
+            if (trouble.isForeign && entry.unsure !== trouble.status) this.#set(entry.id, { unsure: trouble.status });
             live.retry();
             this.#later();
             return;
           }
           const { message: words, remedy, code } = trouble;
-          this.#set(entry.id, { trouble: { words, remedy, code } });
+          this.#set(entry.id, { trouble: { words, remedy, code }, unsure: undefined });
         }
       }
     } finally {

@@ -243,7 +243,7 @@ export class OpenChat {
       items.push({ key: row.cursor, kind: "message", row, isJoined, version: this.#version(row, isJoined) });
       last = row;
     }
-    if (!hasNewer) for (const entry of outbox.of(this.id)) items.push({ key: `outbox ${entry.id}`, kind: "outbox", entry, version: [entry.trouble?.words, live.isLinked, outbox.isKept(entry)].join() });
+    if (!hasNewer) for (const entry of outbox.of(this.id)) items.push({ key: `outbox ${entry.id}`, kind: "outbox", entry, version: [entry.trouble?.words, entry.unsure, live.isLinked, outbox.isKept(entry)].join() });
     return items;
   }
 
@@ -340,6 +340,10 @@ export class OpenChat {
       make("div", { class: "message-head" }, make("span", { class: "message-name", text: t("you") }), when(entry.at, "clock")),
       make("div", { class: "message-text" }, make("p", {}, written(entry.text)),
         isKept ? null : make("p", { class: "failed", role: "alert", text: t("chat.not-kept") }),
+        !trouble && entry.unsure ? make("div", { class: "failed" }, make("p", { text: t("chat.unsure", { status: entry.unsure }) }),
+          make("div", { class: "row" },
+            make("button", { type: "button", class: "link", text: t("retry"), on: { click: () => outbox.flush() } }),
+            make("button", { type: "button", class: "link", text: t("discard"), on: { click: () => outbox.discard(entry.id) } }))) : null,
         trouble ? make("div", { class: "failed" }, make("p", { text: trouble.code === "too_long" ? t("chat.too-long") : trouble.words, lang: trouble.code === "too_long" ? null : "en" }),
           trouble.remedy ? make("p", { class: "quiet", lang: "en" }, coded(trouble.remedy)) : null,
           make("div", { class: "row" },
@@ -348,7 +352,7 @@ export class OpenChat {
             make("button", { type: "button", class: "link", text: t("chat.edit"), on: { click: () => { this.composer.put(entry.text); outbox.discard(entry.id); } } }),
             make("button", { type: "button", class: "link", text: t("discard"), on: { click: () => outbox.discard(entry.id) } }))) : null),
       make("div", { class: "message-side quiet" }, trouble ? make("span", { class: "mark failed" }, icon("bang"), t("state-of.refused"))
-        : make("span", { class: "mark", title: isCut && isKept ? t("state-of.cut-long") : "" }, icon("clock"), isCut ? t("state-of.cut") : t("state-of.posting"))));
+        : make("span", { class: "mark", title: isCut && isKept ? t("state-of.cut-long") : "" }, icon("clock"), isCut ? t("state-of.cut") : t(entry.unsure ? "state-of.pending" : "state-of.posting"))));
   }
 
   // MARK: Doing

@@ -6,13 +6,14 @@ import { named } from "../parts/text.js";
 import { written } from "../parts/written.js";
 import { t } from "../parts/words.js";
 import { hasHops, wayList, waysOf } from "../parts/ways.js";
-import { ask, query } from "../stores/api.js";
+import { ask } from "../stores/api.js";
 import { rowAt } from "../stores/rows.js";
 import { styled } from "../shell/styled.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
 import { nodes } from "../stores/nodes.js";
+import { query } from "../stores/query.js";
 import { pathOf } from "./path.js";
 import { cancel, drawingOf, react, retry, tell, told } from "./marks.js";
 

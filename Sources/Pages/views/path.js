@@ -5,7 +5,8 @@ import { decibels, number } from "../parts/numbers.js";
 import { named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { nodeName, nodes } from "../stores/nodes.js";
-import { allRows, order, query } from "../stores/api.js";
+import { allRows, order } from "../stores/api.js";
+import { query } from "../stores/query.js";
 import { to } from "../shell/route.js";
 import { told } from "./marks.js";
 

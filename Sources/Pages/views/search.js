@@ -3,8 +3,9 @@ import { fill, make } from "../parts/page.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
-import { allRows, query } from "../stores/api.js";
+import { allRows } from "../stores/api.js";
 import { conversations, shownName } from "../stores/conversations.js";
+import { query } from "../stores/query.js";
 import { to } from "../shell/route.js";
 
 const PAGE = 30;
