@@ -4,7 +4,8 @@ import languages from "./languages/index.js";
 /** Rows of a chat that are read first: a tall window of them. */
 export const FIRST_ROWS = 30;
 
-const KEPT = "meshpost.language";
+/** Where it is kept which language was chosen. */
+export const KEPT = "meshpost.language";
 
 /** Which catalogue: what was chosen here, else the first of the browser's that there is. */
 export const language = (() => {
@@ -13,8 +14,6 @@ export const language = (() => {
   if (languages[kept]) return kept;
   return (navigator.languages ?? []).map((one) => one.toLowerCase().split("-")[0]).find((one) => languages[one]) ?? "en";
 })();
-
-export function keepLanguage(code) { localStorage.setItem(KEPT, code); }
 
 /** Packed files have other names, and the page says which (`deploy/pages/pack`): each its own, then those of what it imports. */
 const packed = JSON.parse(document.querySelector("meta[name=files]")?.content ?? "{}");

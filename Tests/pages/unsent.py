@@ -66,5 +66,11 @@ def an_answer_that_is_not_the_gateways_is_no_refusal(world):
     browser.script("""window.answers = () => Promise.resolve(new Response('{"error":"no such thing"}', { status: 404 })); window.status_ = 404""")
     write(browser, fresh("refused"))
     browser.shows("no such thing", ".message.refused")
+    # Who is elsewhere sees it in the list, before a draft and what waits.
+    browser.type(".composer-field", "a draft")
+    browser.click('.tabs [data-tab="nodes"]')
+    browser.shows("not sent", f'a.conversation[data-id="{PUBLIC}"] .conversation-last')
+    browser.click(f'a.conversation[data-id="{PUBLIC}"]')
+    browser.find(".composer-field").clear()
     browser.press(".message.refused .link", "Discard")
     browser.until("nothing that waits", lambda: not browser.all(".message.waiting"))

@@ -18,6 +18,6 @@ export default {
     "list.channel-empty": "Noch nichts gesagt", "list.direct-empty": "Noch nichts gesagt", "list.room-empty": "Ein Raum zum Lesen und Schreiben", "list.draft": "Entwurf: ", "list.mentioned": "Du wirst erwähnt",
     "list.off-radio": "nicht im Funkgerät", "list.reacted": "mit {emoji} reagiert", "chat.choose": "Wähle ein Gespräch", "chat.choose-why": "{key} und {other} gehen sie durch, {help} zeigt alle Tasten.",
     "message.data": "Daten",
-    "list.muted": "Stumm",
+    "state-of.refused": "nicht gesendet", "list.muted": "Stumm",
   },
 };

@@ -19,7 +19,7 @@ export default {
   "compose.parts": "{bytes} of {limit} B: goes in {count} parts", "compose.too-long": "Too long: at most 9 parts", "compose.not-kept": "This browser has no room to keep drafts: if you close or reload this page, what is not sent is lost.",
   "message.details": "Details of the message", "message.datagram": "Data of type {type}, {bytes} bytes", "message.direct": "direct", "message.hops": { one: "{count} hop", other: "{count} hops" },
   "message.gone": "This message is not there any more.", "state-of.pending": "waiting", "state-of.sending": "sending", "state-of.sent": "sent", "state-of.delivered": "delivered", "state-of.failed": "failed",
-  "state-of.retrying": "again", "state-of.held_for_recipient": "waits for the recipient", "state-of.heard": { one: "heard by {count}", other: "heard by {count}" }, "state-of.refused": "not sent", "state-of.cut": "waits for the line",
+  "state-of.retrying": "again", "state-of.held_for_recipient": "waits for the recipient", "state-of.heard": { one: "heard by {count}", other: "heard by {count}" }, "state-of.cut": "waits for the line",
   "state-of.cut-long": "It is kept here, and goes out once the connection is back.", "state-of.posting": "to the gateway",
   "state-long.pending": "On the gateway's disk, waiting for its turn.", "state-long.sending": "On its way to the radio.", "state-long.sent": "Transmitted. Messages to channels are not acknowledged.",
   "state-long.delivered": "The recipient's radio acknowledged it.", "state-long.failed": "It failed.", "state-long.retrying": "Another round of attempts.", "state-long.held_for_recipient": "The recipient has not acknowledged it yet. It goes out again as soon as the recipient is heard, and from time to time.",

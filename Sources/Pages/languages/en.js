@@ -15,6 +15,6 @@ export default {
     "list.channel-empty": "Nothing was said yet", "list.direct-empty": "Nothing was said yet", "list.room-empty": "A room to read and post in", "list.draft": "Draft: ", "list.mentioned": "You are mentioned",
     "list.off-radio": "not on the radio", "list.reacted": "reacted with {emoji}", "chat.choose": "Choose a conversation", "chat.choose-why": "{key} and {other} step through them, {help} lists all keys.",
     "message.data": "Data",
-    "list.muted": "Muted",
+    "state-of.refused": "not sent", "list.muted": "Muted",
   },
 };

@@ -1,6 +1,6 @@
 // What the pages say, in the reader's language. Catalogues are in languages/, listed in languages/index.js: for each language the words of the first
 // view, and those that are read with what needs them: LANGUAGE-more.js (chats, search, dialogs) and LANGUAGE-views.js (the other views).
-import { fileOf, keepLanguage, language as chosen } from "../first.js";
+import { fileOf, language as chosen } from "../first.js";
 
 let catalogue = { __proto__: null };
 let fallback = { __proto__: null };
@@ -48,11 +48,6 @@ export function formatter(Kind, options) {
   const key = Kind.name + locale + JSON.stringify(options);
   if (!made.has(key)) made.set(key, new Kind(locale, options));
   return made.get(key);
-}
-
-export function chooseLanguage(code) {
-  keepLanguage(code);
-  location.reload();
 }
 
 function wordsOf(name, { count }) {

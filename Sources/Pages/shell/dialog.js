@@ -1,6 +1,7 @@
 // What wants an answer, or to be read, before anything else: loaded when it is first needed.
+import { KEPT } from "../first.js";
 import { fill, make } from "../parts/page.js";
-import { chooseLanguage, language, t } from "../parts/words.js";
+import { language, t } from "../parts/words.js";
 import languages from "../languages/index.js";
 import { remove } from "../stores/change.js";
 import { countDrafts, forgetDrafts } from "../stores/drafts.js";
@@ -42,7 +43,7 @@ export function showKeys() {
 /** Language, keys, signing out. `version`: the host's; `outbox`: what was written and is not there yet; `forget()`: what this browser is not to keep in any case. */
 export function openMenu(session, { version, outbox, forget } = {}) {
   const choose = make("select", { id: "language", class: "field", on: { change: () => {
-    try { chooseLanguage(choose.value); } catch (error) { trouble.textContent = `${t("not-saved")} ${error.message}`; }
+    try { localStorage.setItem(KEPT, choose.value); location.reload(); } catch (error) { trouble.textContent = `${t("not-saved")} ${error.message}`; }
   } } },
     Object.entries(languages).map(([code, name]) => make("option", { value: code, text: name, selected: code === language })));
   // A browser's storage may be full.

@@ -28,11 +28,11 @@ class Conversations extends ServedStore {
       this.#unmarked.clear();
     });
     live.on("message", (row) => this.told(() => this.#came(row)));
-    live.on("read", ({ conversation, read, unread, mentioned, muted }) => this.told(() => this.#update(conversation, { read, unread, mentioned, muted })));
+    live.on("read", ({ conversation, read, unread, mentioned, muted }) => this.told(() => this.update(conversation, { read, unread, mentioned, muted })));
     live.on("journal", ({ kind, body }) => {
       if (kind === "channel" || kind === "document") this.anew();
-      else if (kind === "contact" || kind === "advert") this.told(() => this.#update(`node:${body.key.slice(0, 12)}`, { name: body.name, on_radio: body.on_radio }));
-      else if (kind === "contact_removed") this.told(() => this.#update(`node:${body.key.slice(0, 12)}`, { on_radio: false }));
+      else if (kind === "contact" || kind === "advert") this.told(() => this.update(`node:${body.key.slice(0, 12)}`, { name: body.name, on_radio: body.on_radio }));
+      else if (kind === "contact_removed") this.told(() => this.update(`node:${body.key.slice(0, 12)}`, { on_radio: false }));
     });
   }
 
@@ -61,7 +61,8 @@ class Conversations extends ServedStore {
     return count;
   }
 
-  #update(id, changes) {
+  /** What is known of one, by name. */
+  update(id, changes) {
     const known = this.#all.get(id);
     if (!known || Object.entries(changes).every(([name, value]) => known[name] === value)) return;
     this.#all.set(id, { ...known, ...changes });
@@ -79,13 +80,7 @@ class Conversations extends ServedStore {
       changes.unread = (known.unread ?? 0) + 1;
       if (row.mentions?.includes(gateway.name)) changes.mentioned = true;
     }
-    this.#update(row.conversation, changes);
-  }
-
-  /** No number is shown at it, in any browser; or again. Throws what the gateway says against it. */
-  async mute(id, muted) {
-    await order("/v1/conversations/mute", { conversation: id, muted });
-    this.#update(id, { muted });
+    this.update(row.conversation, changes);
   }
 
   /** Read up to and including this row. Of many in a row, as one scrolls, the last counts. */
@@ -94,7 +89,7 @@ class Conversations extends ServedStore {
     if (!known || compare(cursor, known.read) <= 0) return;
     const isUnderWay = this.#marking.has(id);
     this.#marking.set(id, cursor);
-    this.#update(id, { read: cursor, ...(known.newest && compare(cursor, known.newest.cursor) >= 0 ? { unread: 0, mentioned: false } : {}) });
+    this.update(id, { read: cursor, ...(known.newest && compare(cursor, known.newest.cursor) >= 0 ? { unread: 0, mentioned: false } : {}) });
     if (!isUnderWay) this.#mark(id);
   }
 

@@ -7,6 +7,7 @@ import { hue, initial, isReaction, named } from "../parts/text.js";
 import { written } from "../parts/written.js";
 import { t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";
+import { order } from "../stores/api.js";
 import { Chat } from "../stores/chat.js";
 import { compare } from "../stores/cursor.js";
 import { conversations, shownName } from "../stores/conversations.js";
@@ -211,9 +212,17 @@ export class OpenChat {
       picture(kind, name, one?.key ?? one?.channel),
       make("div", { class: "chat-title" }, make("h1", {}, named(name), one && conversations.digits(one)), make("p", { class: "quiet small", text: t(`chat.kind-${kind}`) + (one?.on_radio === false ? ` · ${t("list.off-radio")}` : "") })),
       iconButton("search", t("chat.search"), () => route.set(route.values.has("q") ? { q: undefined } : { q: " " }, { replace: false })),
-      one ? iconButton(one.muted ? "muted" : "bell", t(one.muted ? "chat.unmute" : "chat.mute"), () => conversations.mute(this.id, !one.muted).catch(tell), { "aria-pressed": String(Boolean(one.muted)) }) : null,
+      one ? iconButton(one.muted ? "muted" : "bell", t(one.muted ? "chat.unmute" : "chat.mute"), () => this.#mute(!one.muted), { "aria-pressed": String(Boolean(one.muted)) }) : null,
       iconButton("details", t("details"), () => route.set({ details: route.get("details") ? undefined : "1", message: undefined }, { replace: false }),
         { "aria-expanded": String(Boolean(route.get("details"))) }));
+  }
+
+  /** No number is shown at it, in any browser; or again. */
+  async #mute(muted) {
+    try {
+      await order("/v1/conversations/mute", { conversation: this.id, muted });
+      conversations.update(this.id, { muted });
+    } catch (trouble) { tell(trouble); }
   }
 
   // MARK: Messages

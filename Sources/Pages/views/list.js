@@ -78,8 +78,8 @@ export class ConversationList {
   }
 
   #version(one) {
-    const waiting = outbox.of(one.conversation).length;
-    return [one.newest?.cursor, one.newest?.state, one.unread, one.mentioned, one.muted, one.name, one.alias, conversations.digits(one), one.on_radio, route.id === one.conversation, waiting,
+    const waiting = shownOf(one);
+    return [one.newest?.cursor, one.newest?.state, one.unread, one.mentioned, one.muted, one.name, one.alias, conversations.digits(one), one.on_radio, route.id === one.conversation, waiting?.id, !waiting?.trouble,
       route.id !== one.conversation && draftOf(one.conversation)].join("\u0001");
   }
 
@@ -121,9 +121,10 @@ export class ConversationList {
     const isOpen = route.view === "conversations" && route.id === one.conversation;
     const name = shownName(one);
     const draft = !isOpen && draftOf(one.conversation);
-    const waiting = outbox.of(one.conversation).at(-1);
+    const waiting = shownOf(one);
     let last = null;
-    if (draft) last = [make("span", { class: "draft", text: t("list.draft") }), line(draft)];
+    if (waiting?.trouble) last = [make("span", { class: "draft" }, icon("bang"), t("state-of.refused"), ": "), line(waiting.text)];
+    else if (draft) last = [make("span", { class: "draft", text: t("list.draft") }), line(draft)];
     else if (waiting) last = [icon("clock"), line(waiting.text)];
     else if (newest) {
       const who = newest.direction === "sent" ? t("you") : one.kind === "direct" ? null : newest.author_name ?? newest.sender_name;
@@ -142,6 +143,12 @@ export class ConversationList {
       one.unread && !one.muted ? make("span", { class: "badge" }, make("span", { "aria-hidden": "true", text: one.unread > 999 ? "999+" : String(one.unread) }), make("span", { class: "unseen", text: t("nav.unread", { count: one.unread }) })) : null));
     return make("div", { role: "listitem", class: "conversation-place" }, link);
   }
+}
+
+/** What is not at the gateway: a refused one before those that wait, for it waits for somebody. */
+function shownOf({ conversation }) {
+  const all = outbox.of(conversation);
+  return all.find((entry) => entry.trouble) ?? all.at(-1);
 }
 
 /** The list's shape before there is one. */
