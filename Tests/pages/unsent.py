@@ -1,6 +1,8 @@
 """Tests of what is in the browser alone: drafts, and messages that are not at the gateway. See cases.py."""
 import secrets
 
+from selenium import webdriver
+
 from cases import PUBLIC, chat, fresh, write
 from run import test
 
@@ -74,3 +76,21 @@ def an_answer_that_is_not_the_gateways_is_no_refusal(world):
     browser.find(".composer-field").clear()
     browser.press(".message.refused .link", "Discard")
     browser.until("nothing that waits", lambda: not browser.all(".message.waiting"))
+
+
+@test
+def a_double_click_on_send_leaves_the_focus_in_the_field(world):
+    browser = chat(world)
+    first, second = fresh("clicked twice"), fresh("answer lost")
+    browser.type(".composer-field", first)
+    button = browser.find(".composer .send")
+    webdriver.ActionChains(browser.driver).double_click(button).perform()
+    browser.keys(second)
+    assert browser.find(".composer-field").get_attribute("value") == second
+    # Nor does a click beside it.
+    webdriver.ActionChains(browser.driver).click(browser.find(".composer-count")).perform()
+    browser.keys(", not")
+    assert browser.find(".composer-field").get_attribute("value") == f"{second}, not"
+    browser.click(".composer .send")
+    browser.until("both at the gateway", lambda: world.gateway.texts(first) and world.gateway.texts(f"{second}, not"))
+    assert len(world.gateway.texts(first)) == 1

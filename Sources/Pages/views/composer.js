@@ -55,7 +55,9 @@ export class Composer {
     this.region = make("select", { class: "composer-region", "aria-label": t("compose.region"), hidden: true });
     this.button = make("button", { type: "submit", class: "button primary send" });
     this.unkept = make("p", { class: "failed composer-unkept", role: "alert" });
-    this.element = make("form", { class: "composer", "aria-label": t("compose.label"), on: { submit: (event) => { event.preventDefault(); this.#send(); } } },
+    // A press on what is no field takes no focus: what is typed next would be keys of the view.
+    const press = (event) => { if (!event.target.closest("textarea, select")) event.preventDefault(); };
+    this.element = make("form", { class: "composer", "aria-label": t("compose.label"), on: { mousedown: press, submit: (event) => { event.preventDefault(); this.#send(); } } },
       this.unkept, this.field, make("div", { class: "composer-row" }, this.count, this.region, this.button));
     this.field.value = draftOf(id);
     addEventListener("storage", this.#follow);
@@ -109,7 +111,8 @@ export class Composer {
       this.button.dataset.verb = verb;
       fill(this.button, icon("send"), make("span", { text: verb }));
     }
-    this.button.disabled = !bytes || isTooLong;
+    // Not `disabled`: such a button hears no press, and the second of a double click would take the focus away.
+    this.button.setAttribute("aria-disabled", String(!bytes || isTooLong));
     // Once, and not with each letter.
     const warning = bytes && !areDraftsKept() ? t("compose.not-kept") : "";
     if (this.unkept.textContent !== warning) this.unkept.textContent = warning;
@@ -141,13 +144,13 @@ export class Composer {
 
   #send() {
     const text = this.field.value.trim();
-    if (!text || this.button.disabled) return;
+    this.field.focus();
+    if (!text || this.parts > MOST_PARTS) return;
     outbox.write(this.#id, text, this.parts > 1, this.region.value);
     this.region.value = "";
     this.field.value = "";
     keepDraft(this.#id, "");
     this.update();
     this.#sent();
-    this.field.focus();
   }
 }
