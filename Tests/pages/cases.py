@@ -581,7 +581,8 @@ def what_is_written_while_cut_off_goes_out_once(world):
     browser.shows("2 messages wait", ".bar")
     # The page opens without a connection: the service worker has it, and the typed text is still there.
     browser.driver.refresh()
-    browser.shows("No connection since", ".bar")
+    browser.shows("No connection. What was here before is not kept", ".bar")
+    browser.shows("2 messages wait", ".bar")
     for text in texts:
         browser.shows(text, ".message.waiting")
     world.host.start()

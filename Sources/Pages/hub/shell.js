@@ -135,7 +135,7 @@ export class HubShell {
   #tellLine() {
     this.bar.hidden = live.since === null;
     this.#place.toggleAttribute("data-cut", live.since !== null);
-    fill(this.bar, live.since === null ? null : [make("span", { text: t("cut", { time: clock(live.since) }) }),
+    fill(this.bar, live.since === null ? null : [make("span", { text: t(fleet.isLoaded ? "cut" : "cut.none", { time: clock(live.since) }) }),
       make("button", { type: "button", class: "link", text: t("cut.retry"), on: { click: () => live.retry() } })]);
   }
 

@@ -9,7 +9,7 @@ export default {
     skip: "Zum Inhalt", menu: "Menü", details: "Einzelheiten", close: "Schließen",
     again: "Noch einmal versuchen",
     you: "Du", gateway: "Gateway", cut: "Keine Verbindung seit {time}. Zu sehen ist, was da war; es wird weiter versucht.",
-    "cut.waiting": { one: "{count} Nachricht wartet.", other: "{count} Nachrichten warten." }, "cut.retry": "Jetzt versuchen",
+    "cut.none": "Keine Verbindung. Was vorher da war, ist nicht in diesem Browser gespeichert; es wird weiter versucht.", "cut.waiting": { one: "{count} Nachricht wartet.", other: "{count} Nachrichten warten." }, "cut.retry": "Jetzt versuchen",
     "trouble.cut": "Es besteht keine Verbindung zu den Seiten des Gateways.", "trouble.silent": "Die Seiten des Gateways haben nicht rechtzeitig geantwortet.", "trouble.status": "Die Antwort war ein Fehler ({status}).",
     "trouble.page": "Diese Seite konnte nicht gezeigt werden.", "trouble.view": "Diese Ansicht konnte nicht geladen werden.",
     "state.up": "verbunden", "state.syncing": "gleicht ab", "state.down": "getrennt", "state.connecting": "verbindet", "state.handshaking": "verbindet", "state.unknown": "noch nicht bekannt",

@@ -6,7 +6,7 @@ export default {
     "nav.label": "Views", "nav.conversations": "Conversations", "nav.nodes": "Nodes", "nav.map": "Map", "nav.air": "Air", "nav.gateway": "Gateway", "nav.short-conversations": "Chats", "nav.short-nodes": "Nodes", "nav.short-map": "Map",
     "nav.short-air": "Air", "nav.short-gateway": "Gateway", "nav.unread": { one: "{count} unread", other: "{count} unread" }, "nav.troubles": { one: "{count} thing wants attention", other: "{count} things want attention" },
     skip: "Skip to content", menu: "Menu", details: "Details", close: "Close", again: "Try again",
-    you: "You", gateway: "Gateway", cut: "No connection since {time}. Showing what was there; trying again.", "cut.waiting": { one: "{count} message waits.", other: "{count} messages wait." }, "cut.retry": "Try now",
+    you: "You", gateway: "Gateway", cut: "No connection since {time}. Showing what was there; trying again.", "cut.none": "No connection. What was here before is not kept in this browser; trying again.", "cut.waiting": { one: "{count} message waits.", other: "{count} messages wait." }, "cut.retry": "Try now",
     "trouble.cut": "There is no connection to the gateway's pages.", "trouble.silent": "The gateway's pages did not answer in time.", "trouble.status": "The answer was an error ({status}).",
     "trouble.page": "This page could not be shown.", "trouble.view": "This view could not be loaded.",
     "state.up": "up", "state.syncing": "syncing", "state.down": "down", "state.connecting": "connecting", "state.handshaking": "connecting", "state.unknown": "not known yet",

@@ -44,7 +44,7 @@ export class Shell {
     live.on("linked", () => { if (this.#session.isUnreached) ask("/session").then((session) => { this.#session = session; }).catch(() => { /* with the next line */ }); });
     outbox.subscribe(() => this.#tellLine());
     gateway.subscribe(() => this.#tellState());
-    conversations.subscribe(() => this.#tellUnread());
+    conversations.subscribe(() => { this.#tellUnread(); this.#tellLine(); });
     this.#isNarrow.addEventListener("change", () => this.#show());
     setInterval(tellTimesAnew, 20_000);
     this.#tellState();
@@ -143,7 +143,7 @@ export class Shell {
     this.#place.toggleAttribute("data-cut", since !== null);
     if (since === null) { fill(this.bar); return; }
     const waiting = outbox.count;
-    const words = t("cut", { time: clock(since) }) + (waiting ? ` ${t("cut.waiting", { count: waiting })}` : "");
+    const words = t(conversations.isLoaded ? "cut" : "cut.none", { time: clock(since) }) + (waiting ? ` ${t("cut.waiting", { count: waiting })}` : "");
     if (this.bar.firstChild?.textContent !== words) {
       fill(this.bar, make("span", { text: words }), make("button", { type: "button", class: "link", text: t("cut.retry"), on: { click: () => live.retry() } }));
     }

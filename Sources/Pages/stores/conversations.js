@@ -20,10 +20,10 @@ class Conversations extends ServedStore {
       this.#unmarked.clear();
       if (isFirst) setTimeout(() => this.anew(), live.catchUpMs); else this.anew();
     });
-    // What could not be read is not told again by a stream that goes on.
-    live.on("linked", () => { if (this.isBehind) this.anew(); });
     live.on("again", () => { if (this.isWanting) this.anew(); });
     live.on("linked", () => {
+      // What could not be read is not told again by a stream that goes on.
+      if (this.isBehind) this.anew();
       for (const [id, cursor] of this.#unmarked) if (!this.#marking.has(id)) { this.#marking.set(id, cursor); this.#mark(id); }
       this.#unmarked.clear();
     });
