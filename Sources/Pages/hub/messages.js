@@ -1,6 +1,7 @@
 // Messages of all gateways, each once, the newest first; who heard one, and how well. The hub gives them in the order in which they came, which is how
 // nothing is missed; here they stand by when they were heard: what a gateway sends after a cut stands where it was said.
 import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
+import { late } from "../parts/late.js";
 import { decibels, number } from "../parts/numbers.js";
 import { full, now, when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
@@ -212,6 +213,8 @@ export class View {
   #row(row) {
     const { body, heard } = row;
     const best = heard.reduce((most, one) => (one.snr !== undefined && one.snr !== null && (most === null || one.snr > most) ? one.snr : most), null);
+    // Late is what no gateway heard in time.
+    const delay = heard.length > 0 && late(Math.min(...heard.map((one) => one.age_s ?? 0)));
     return make("article", { role: "listitem", class: `hub-message ${String(row.position) === route.id ? "chosen" : ""}` },
       make("div", { class: "hub-message-head" },
         make("span", { class: "hub-sender" }, named(body.sender_name || body.from_name || t("messages.nobody"))),
@@ -219,7 +222,7 @@ export class View {
         make("span", { class: "quiet small hub-when" }, when(row.at))),
       written(body.text ?? "", { most: 1000 }),
       make("a", { class: "quiet small hub-heard", href: `/messages/${row.position}${location.search}` },
-        t("messages.heard", { count: heard.length }), best === null ? null : ` · ${decibels(best)}`));
+        t("messages.heard", { count: heard.length }), best === null ? null : ` · ${decibels(best)}`, delay ? ` · ${delay}` : null));
   }
 
   #step(by) {

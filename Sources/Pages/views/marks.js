@@ -1,6 +1,7 @@
 // What has become of a message, how well it was heard, and what others think of it.
 import { coded, icon, make, say } from "../parts/page.js";
-import { decibels, span } from "../parts/numbers.js";
+import { late } from "../parts/late.js";
+import { decibels } from "../parts/numbers.js";
 import { t } from "../parts/words.js";
 import { freshID, order } from "../stores/api.js";
 
@@ -15,17 +16,14 @@ export function mark(row, opened) {
     icon(drawingOf(row.state)), make("span", { text: words }));
 }
 
-/** Seconds between sending and hearing that nobody need be told of. */
-const LATE_S = 600;
-
 /** How a message came: hops, how well the last of them was heard, and how late. */
 export function signal(row) {
   const words = [];
   if (row.direct) words.push(t("message.direct"));
   else if (row.hops !== undefined) words.push(t("message.hops", { count: row.hops }));
   if (row.snr !== undefined) words.push(decibels(row.snr));
-  if (row.age_s > LATE_S) words.push(t("message.late", { time: span(row.age_s) }));
-  return make("span", { class: "signal", text: words.join(" · ") });
+  words.push(late(row.age_s));
+  return make("span", { class: "signal", text: words.filter(Boolean).join(" · ") });
 }
 
 /** Who thinks what of it: each sign once, with its number. A touch adds ours. */
