@@ -62,7 +62,7 @@ function isToBeKept(unsent, written, why) {
     const counted = [unsent ? t("signout.unsent", { count: unsent }) : "", written ? t("signout.drafts", { count: written }) : ""].filter(Boolean).join(" ");
     const dialog = openDialog(t("signout"), make("p", { text: counted }), make("p", { text: why }));
     const end = (kind, words, answer) => make("button", { type: "button", class: `button ${kind}`, text: words, on: { click: () => { resolve(answer); dialog.close(); } } });
-    dialog.querySelector(".dialog-ends").prepend(end("primary", t("signout.keep"), true), end("danger", t("signout.discard"), false));
+    dialog.querySelector(".dialog-ends").prepend(end("primary", t("signout.keep"), true), end("danger", t("discard"), false));
     dialog.addEventListener("close", () => resolve(null));
   });
 }
