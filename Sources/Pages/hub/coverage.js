@@ -14,7 +14,7 @@ import { query } from "../stores/query.js";
 import { route } from "../shell/route.js";
 import { contactMark } from "./contact.js";
 import { fleet, gatewayName, live } from "./live.js";
-import { howHeard } from "./words.js";
+import { howHeard, tellApart } from "./words.js";
 
 /** Links that are kept in the page. */
 const MOST_LINKS = 100_000;
@@ -37,7 +37,7 @@ export class View {
   #frame = 0;
   #timer;
   #gateways = new Map();
-  /** By key: `{key, name, kind, lat, lon, heard: [link]}`. */
+  /** By key: `{key, name, digits?, kind, lat, lon, heard: [link]}`. */
   #nodes = new Map();
   #isLoaded = false;
   #isLoading = false;
@@ -151,6 +151,7 @@ export class View {
         after = page.next;
         if (!this.#isLoaded) this.count.textContent = t("coverage.loading", { count: number(count) });
       } while (after && count < MOST_LINKS && this.map.isConnected);
+      tellApart(nodes.values());
       [this.#gateways, this.#nodes, this.#count, this.#isCutShort] = [gateways, nodes, count, Boolean(after)];
       [this.#isLoaded, this.#trouble, this.#loadedSince] = [true, null, span];
     } catch (trouble) {
@@ -243,7 +244,7 @@ export class View {
         this.#columns.map((one, index) => make("span", { role: "columnheader", class: "cell matrix-gateway", "aria-colindex": from + index + 2 },
           make("a", { href: `/coverage/${encodeURIComponent(one.gateway)}${location.search}`, title: cut(one.gateway, 64) }, named(gatewayName(one.gateway))))));
     }
-    this.rows.set(nodes.map((node) => ({ key: node.key, node, version: `${version} ${node.at} ${node.heard.length} ${this.#loadedSince} ${node.key === route.id}` })));
+    this.rows.set(nodes.map((node) => ({ key: node.key, node, version: `${version} ${node.digits} ${node.at} ${node.heard.length} ${this.#loadedSince} ${node.key === route.id}` })));
     this.pager.hidden = gateways.length <= room;
     const pager = `${from} ${room} ${gateways.length}`;
     if (this.pager.hidden || this.pager.dataset.version === pager) return;
@@ -268,7 +269,7 @@ export class View {
       cells.push(cell);
     });
     return make("div", { role: "row", class: `matrix-row ${node.key === route.id ? "chosen" : ""}`, "aria-rowindex": index + 2 },
-      make("span", { role: "rowheader", class: "cell name", "aria-colindex": 1 }, kindMark(node.kind, true), make("a", { class: "node-link", href: `/coverage/${encodeURIComponent(node.key)}${location.search}` }, named(node.name || node.key.slice(0, 12)))), cells);
+      make("span", { role: "rowheader", class: "cell name", "aria-colindex": 1 }, kindMark(node.kind, true), make("a", { class: "node-link", href: `/coverage/${encodeURIComponent(node.key)}${location.search}` }, named(node.name || node.key.slice(0, 12)), node.digits ? make("span", { class: "quiet small", text: node.digits }) : null)), cells);
   }
 
   // MARK: Map
@@ -368,7 +369,7 @@ export class View {
       ground.name(paper, cut(gatewayName(one.gateway), 20), mark, names, isChosen, mark);
     }
     const listed = nodes.map((one) => one.item);
-    this.list.set(listed.map((node) => ({ key: node.key, node, version: `${node.name} ${node.at} ${node.heard.length} ${route.id === node.key}` })));
+    this.list.set(listed.map((node) => ({ key: node.key, node, version: `${node.name}${node.digits} ${node.at} ${node.heard.length} ${route.id === node.key}` })));
   }
 
   #paintNodes(paper, mark, names) {
@@ -400,7 +401,7 @@ export class View {
     paper.closePath();
     paper.fill();
     if (isChosen) { paper.strokeStyle = inks.text; paper.lineWidth = 2; paper.stroke(); }
-    this.#ground.name(paper, cut(node.name || node.key.slice(0, 8), 20), mark, names, isChosen, mark);
+    this.#ground.name(paper, cut(node.name || node.key.slice(0, 8), 20) + (node.digits ?? ""), mark, names, isChosen, mark);
   }
 
   /** Of what is chosen: the stronger the thicker, and what came over others as dashes. */
@@ -426,7 +427,7 @@ export class View {
 
   #sideRow(node) {
     return make("div", { role: "listitem" }, make("button", { type: "button", class: "map-row", "aria-current": route.id === node.key ? "true" : null, on: { click: () => this.#choose(node.key) } },
-      kindMark(node.kind, true), named(node.name || node.key.slice(0, 12)), make("span", { class: "quiet small", title: t("coverage.by", { count: node.heard.length }) }, make("span", { "aria-hidden": "true", text: number(node.heard.length) }), make("span", { class: "unseen", text: t("coverage.by", { count: node.heard.length }) }))));
+      kindMark(node.kind, true), make("span", { class: "name" }, named(node.name || node.key.slice(0, 12)), node.digits ? make("span", { class: "quiet small", text: node.digits }) : null), make("span", { class: "quiet small", title: t("coverage.by", { count: node.heard.length }) }, make("span", { "aria-hidden": "true", text: number(node.heard.length) }), make("span", { class: "unseen", text: t("coverage.by", { count: node.heard.length }) }))));
   }
 
   // MARK: Details
