@@ -149,12 +149,17 @@ enum Interruption {
   }
 
   static func begin() {
+    // A program that starts this one may have blocked them.
+    var blocked = sigset_t()
+    sigemptyset(&blocked)
     for number in signals {
+      sigaddset(&blocked, number)
       var action = sigaction()
       // Without SA_RESTART, so that a wait for a world ends.
       action.__sigaction_handler.sa_handler = { Interruption.caught.store($0, ordering: .relaxed) }
       sigaction(number, &action, nil)
     }
+    sigprocmask(SIG_UNBLOCK, &blocked, nil)
   }
 
   /// Whether a process with this status was ended by it.

@@ -17,7 +17,8 @@ final class Inbox {
   private static let bound = 64
   /// If messages may wait for a later commit, this many cause one.
   private static let maxGathered = 32
-  private static let retryInterval: Duration = .seconds(2)
+  /// Between attempts to write while the disk refuses: it grows, because a disk that is full for hours would wake the gateway every second.
+  private static let (firstRetry, longestRetry): (Duration, Duration) = (.seconds(2), .seconds(16))
 
   private enum State {
     case new
@@ -318,9 +319,11 @@ final class Inbox {
   /// Ends when the disk has taken all messages.
   private func retry() async {
     defer { retrying = nil }
+    var pause = Self.firstRetry
     while failure != nil {
       // Cancelled: the daemon ends.
-      do { try await loop.sleep(for: Self.retryInterval) } catch { return }
+      do { try await loop.sleep(for: pause) } catch { return }
+      pause = min(pause * 2, Self.longestRetry)
       for entry in entries where entry.isRefused { write(entry) }
       commit()
     }
