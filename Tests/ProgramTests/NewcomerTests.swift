@@ -52,6 +52,17 @@ extension WholeProgramTests {
       typed.endInput()
       #expect(try typed.ended() == EX_DATAERR && typed.lines.contains { $0.contains(words) }, "\(typed.lines)")
     }
+
+    @Test(arguments: [
+      ("meshpost", ["--help"]), ("meshpost", ["generate", "requests"]), ("meshpost-hub", ["--help"]),
+      ("meshpost-hub", ["stats", "--help"]), ("meshpost-hub", ["--version"]),
+    ]) func `output that cannot be written is an error`(_ program: String, _ arguments: [String]) throws {
+      let script = #"exec "$0" "$@" >/dev/full"#
+      let printing = try Program(
+        "/bin/sh", ["-c", script, Program.programs.appending(path: program).path()] + arguments)
+      #expect(try printing.ended() == EX_IOERR, "\(printing.lines)")
+      #expect(printing.lines == ["error: standard output: No space left on device"])
+    }
   }
 }
 

@@ -24,7 +24,18 @@ struct MeshpostHub: AsyncParsableCommand {
     if let broken = TypedText.brokenArgument() { exit(withError: failure("\(broken)")) }
     let typed = UnknownCommand.inOrder(Array(CommandLine.arguments.dropFirst()))
     if let remedy = UnknownCommand.remedy(typed) { exit(withError: failure(remedy, 64)) }  // EX_USAGE
-    await main(typed)
+    do {
+      var command = try parseAsRoot(typed)
+      if var asynchronous = command as? any AsyncParsableCommand {
+        try await asynchronous.run()
+      } else {
+        try command.run()
+      }
+    } catch {
+      let (code, message) = (exitCode(for: error), fullMessage(for: error))
+      guard code.isSuccess, !message.isEmpty else { exit(withError: error) }
+      Console.page(message)
+    }
   }
 }
 

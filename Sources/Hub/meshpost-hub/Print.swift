@@ -18,7 +18,6 @@ func failure(_ words: String, _ code: Int32 = 65) -> ExitCode {
 /// Asks at the terminal whether to delete something. Returns only after a yes.
 func ask(_ question: String) throws {
   Console.line(text: "\(question) [y/N] ", end: "")
-  fflush(nil)
   guard try TypedText.line()?.lowercased() == "y" else {
     Console.error("nothing was deleted")
     throw ExitCode(1)

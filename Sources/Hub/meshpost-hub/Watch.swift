@@ -128,7 +128,6 @@ final class HubWatcher {
     let sender = body["sender_name"]?.string ?? body["sender"]?.string ?? "?"
     let place = body["channel_name"]?.string.map { "[\($0)] " } ?? ""
     print("hub ← \(names)\(others)  \(place)\(sender): \(body["text"]?.string ?? "(data)")")
-    fflush(nil)
   }
 
   private func page(_ parameters: String) async throws(Trouble) -> JSONValue {

@@ -43,5 +43,27 @@ public enum Console {
     _ = Glibc.write(2, bytes, bytes.count)  // there is no place left to report a failure
   }
 
-  private static func put(_ text: String) { Swift.print(text, terminator: "") }
+  /// Writes at once: what is printed only once, such as a token, must not look printed when it is lost. Ends the program
+  /// if it is.
+  private static func put(_ text: String) {
+    let bytes = Array(text.utf8)
+    var rest = bytes[...]
+    while !rest.isEmpty {
+      let count = rest.withUnsafeBytes { Glibc.write(1, $0.baseAddress, $0.count) }
+      if count > 0 {
+        rest = rest.dropFirst(count)
+        continue
+      }
+      switch errno {
+      case EINTR: continue
+      case EAGAIN:
+        var place = pollfd(fd: 1, events: Int16(POLLOUT), revents: 0)
+        poll(&place, 1, -1)
+      case EPIPE: return  // nobody reads any more
+      case let code:
+        error("error: standard output: \(String(cString: strerror(code)))")
+        exit(EX_IOERR)
+      }
+    }
+  }
 }

@@ -80,10 +80,7 @@ struct MeshpostRadio: ParsableCommand {
     let signals = Signals([SIGTERM, SIGINT], on: loop) { _ in loop.stop() }
     let mesh = VirtualMesh(
       on: loop, seed: seed, airtimeFactor: airtime, repeaters: repeaters, regions: carried.compactMap { $0 }, isFar: far
-    ) { line in
-      print(line)
-      fflush(nil)
-    }
+    ) { print($0) }
     mesh.collides = collisions
     for number in 0..<nodes {
       var settings = VirtualRadioSettings(
@@ -117,7 +114,6 @@ struct MeshpostRadio: ParsableCommand {
   private func play(_ mesh: VirtualMesh, _ script: [String], _ input: LineInput) async throws {
     if advertise { try await mesh.advertiseAll() }
     print(#"{"ready":true}"#)
-    fflush(nil)
     for line in script { mesh.perform(line) }
     while let line = try await input.next() { mesh.perform(line) }
   }

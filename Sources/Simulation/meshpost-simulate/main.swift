@@ -104,18 +104,12 @@ struct Simulate: ParsableCommand {
     var settings = Weeks.Settings()
     (settings.weeks, settings.times, settings.seed) = (weeks, times, seed)
     let problems = try Weeks.run(
-      settings,
-      row: { row in
-        Console.line(text: row)
-        fflush(nil)
-      }, tell: { Console.error($0) })
+      settings, row: { Console.line(text: $0) }, tell: { Console.error($0) })
     for problem in problems { Console.error("wrong: \(problem)") }
     if !problems.isEmpty { throw ExitCode(1) }
   }
 
   private func report(_ seed: UInt64, _ outcome: Trial.Outcome) {
-    // A failure is told at once, also through a pipe.
-    defer { fflush(nil) }
     let howLong = hours.map { "HOURS=\($0)" } ?? "DAYS=\(days)"
     Console.line(text: "seed \(seed) fails (make simulate SEED=\(seed) N=1 \(howLong)):")
     for problem in outcome.problems.prefix(6) { Console.line(text: "  \(problem)") }

@@ -116,7 +116,6 @@ struct ControlClient {
         failure = failure ?? error
         ending?.end()
       }
-      fflush(nil)
     }
     if let failure { throw failure }
     guard response.status == 200 else { throw refusal(response, response.body) }

@@ -145,7 +145,6 @@ extension RadioCommand {
         "backup of \(name), \(Show.time(radio?["at"]?.integer)): \(wanted.sorted().joined(separator: ", ")) will be written to the radio."
       )
       print("Continue? [y/N] ", terminator: "")
-      fflush(nil)
       guard try TypedText.line()?.lowercased().hasPrefix("y") == true else {
         throw Failure.say("aborted; nothing was changed", EX_TEMPFAIL)
       }

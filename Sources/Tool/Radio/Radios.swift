@@ -39,10 +39,7 @@ struct OtherRadios {
   }
 
   /// Prints to standard error: programs read the rows from standard output.
-  static func note(_ message: String) {
-    fflush(nil)
-    Console.error(message)
-  }
+  static func note(_ message: String) { Console.error(message) }
 }
 
 extension RadioCommand {

@@ -8,7 +8,6 @@ import UntrustedText
 enum Dialogue {
   static func line(_ question: String, standard: String) throws -> String {
     print(standard.isEmpty ? "\(question): " : "\(question) [\(standard)]: ", terminator: "")
-    fflush(nil)
     let typed = (try TypedText.line() ?? "").trimmed
     return typed.isEmpty ? standard : typed
   }

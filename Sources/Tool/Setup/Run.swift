@@ -85,7 +85,6 @@ struct RunCommand: ParsableCommand {
     print(
       "storing data in \(places.state); other commands "
         + (isAlone ? "find this gateway automatically" : "reach this gateway with --socket \(places.socket)"))
-    fflush(nil)
     return file
   }
 

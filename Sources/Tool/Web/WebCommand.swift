@@ -49,7 +49,6 @@ struct WebCommand: ParsableCommand {
     let address = "http://127.0.0.1:\(server.port)/#secret="
     secret.used = { print("Signed in. For another browser: \(address)\(secret.value)") }
     print("Open \(address)\(secret.value)")
-    fflush(nil)
     // `try?`: it says why; the address is printed.
     if open { _ = try? ChildProgram(["xdg-open", address + secret.value]) }
     let signals = Signals([SIGINT, SIGTERM], on: loop) { _ in loop.stop() }
@@ -100,6 +99,5 @@ private final class OneTimeSecret: WebAccess {
   func signedIn(from address: String) {
     value = WebSessions.token()
     used()
-    fflush(nil)
   }
 }
