@@ -53,6 +53,32 @@ extension WholeProgramTests {
       #expect(try typed.ended() == EX_DATAERR && typed.lines.contains { $0.contains(words) }, "\(typed.lines)")
     }
 
+    @Test func `run refuses a wrong server, and uses no configuration of an earlier run`() throws {
+      let scratch = Scratch()
+      let program = Program.programs.appending(path: "meshpost").path()
+      let places = [
+        "XDG_STATE_HOME": scratch.location("state"), "XDG_RUNTIME_DIR": scratch.location("run"),
+        "XDG_CONFIG_HOME": scratch.location("config"),
+      ]
+      let link = ["--link", "tcp:127.0.0.1:1"]
+      let earlier = try Program(program, ["run"] + link, environment: places)
+      let kept = scratch.location("state/meshpost/gateway.db.configuration")
+      try untilTrue("the configuration to be kept") { access(kept, F_OK) == 0 }
+      earlier.send(SIGINT)
+      _ = try earlier.ended()
+      for url in ["htp://club.example", "foo"] {
+        let wrong = try Program(program, ["run", "--upstream", url] + link, environment: places)
+        #expect(try wrong.ended() == EX_USAGE, "\(wrong.lines)")
+        #expect(wrong.lines.contains { $0.contains("--upstream \(url): ") }, "\(wrong.lines)")
+        #expect(!wrong.lines.contains { $0.contains("last configuration") }, "\(wrong.lines)")
+      }
+      scratch.makeFolder("config/meshpost")
+      let own = scratch.write("config/meshpost/meshpostd.toml", "[radio]\nlink = \"nonsense\"\n")
+      let refused = try Program(program, ["run"], environment: places)
+      #expect(try refused.ended() == EX_CONFIG, "\(refused.lines)")
+      #expect(refused.lines.contains { $0.contains("\(own): line 2: radio.link") }, "\(refused.lines)")
+    }
+
     @Test(arguments: [
       ("meshpost", ["--help"]), ("meshpost", ["generate", "requests"]), ("meshpost-hub", ["--help"]),
       ("meshpost-hub", ["stats", "--help"]), ("meshpost-hub", ["--version"]),

@@ -39,7 +39,15 @@ struct RunCommand: ParsableCommand {
       throw ValidationError(
         "\(own) is used as it is: --link, --upstream, --token-file and --no-advert would count for nothing")
     }
-    let gateway = try ChildProgram([ChildProgram.daemon, "--config", own ?? written(places)])
+    let file = try own ?? written(places)
+    try check(file)
+    if own == nil {
+      let isAlone = access(Connection.systemSocket, F_OK) != 0
+      print(
+        "storing data in \(places.state); other commands "
+          + (isAlone ? "find this gateway automatically" : "reach this gateway with --socket \(places.socket)"))
+    }
+    let gateway = try ChildProgram([ChildProgram.daemon, "--config", file])
     let reader = quiet || own != nil ? nil : follow(places.socket)
     // Blocks the signals only after the start: the child must not ignore them.
     let code = gateway.wait(handing: [SIGINT, SIGTERM, SIGHUP])
@@ -81,11 +89,25 @@ struct RunCommand: ParsableCommand {
     }
     let file = places.state + "/run.toml"
     try OutputFile.write(text, to: file, isSecret: true)
-    let isAlone = access(Connection.systemSocket, F_OK) != 0
-    print(
-      "storing data in \(places.state); other commands "
-        + (isAlone ? "find this gateway automatically" : "reach this gateway with --socket \(places.socket)"))
     return file
+  }
+
+  /// In place of a configuration that it refuses, the gateway would start with that of an earlier run: its radio, and its
+  /// server.
+  private func check(_ file: String) throws {
+    let mistakes = try ConfigurationCheck(file).mistakes
+    guard !mistakes.isEmpty else { return }
+    for mistake in mistakes {
+      let place = mistake.line > 0 ? "\(file): line \(mistake.line)" : file
+      Console.error("meshpost: \(option(of: mistake) ?? place): \(mistake.words)")
+    }
+    throw ExitCode(config == nil && mistakes.allSatisfy { option(of: $0) != nil } ? EX_USAGE : EX_CONFIG)
+  }
+
+  /// The option that a mistake in the written file comes from.
+  private func option(of mistake: ConfigurationCheck.Remark) -> String? {
+    guard let upstream, mistake.key.begins(with: "upstream.") else { return nil }
+    return "--upstream \(upstream)"
   }
 
   private func follow(_ socket: String) -> ChildProgram? {
