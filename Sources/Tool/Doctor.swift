@@ -144,6 +144,6 @@ struct ReportCommand: ParsableCommand {
   func run() throws {
     let text = try ControlClient(connection).text("/v1/report") + "\nmeshpost \(Release.version)\n"
     if connection.json { return print(json: .object([("report", .string(text))])) }
-    try OutputFile.write(text, to: output.file, isSecret: true)
+    try OutputFile.write(text, to: output.file, isSecret: true, replaces: output.force)
   }
 }

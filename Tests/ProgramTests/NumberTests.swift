@@ -78,7 +78,7 @@ extension WholeProgramTests {
         ["chart", "signal"], ["chart", "battery"], ["chart", "traffic"], ["doctor"], ["report"], ["map"],
         ["export", "messages", "--format", "csv"], ["export", "contacts", "--format", "gpx"],
         ["export", "contacts", "--format", "geojson"], ["documents", "list"], ["send", "Public", "x"],
-        ["capture", rig.scratch.location("air.pcap"), "--seconds", "1"], ["channel", "add", "#numbers"],
+        ["capture", rig.scratch.location("air.pcap"), "--force", "--seconds", "1"], ["channel", "add", "#numbers"],
       ]
       for number in LyingPeer.numbers {
         try peer.tell(number)

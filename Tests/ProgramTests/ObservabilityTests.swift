@@ -69,6 +69,8 @@ extension WholeProgramTests {
       for capture in captures {
         #expect(try capture.ended() == 0 && capture.lines == ["3 captured"], "\(capture.lines)")
       }
+      let over = try rig.meshpost("capture", pcap, "--count", "1")
+      #expect(over.code == EX_CANTCREAT && over.lines.joined().contains("--force"), "\(over)")
       try frames.line(with: "\"dir\":\"in\",\"hex\":\"88")
       frames.send(SIGINT)
       #expect(try frames.ended() == 0)

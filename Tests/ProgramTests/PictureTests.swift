@@ -28,6 +28,10 @@ extension WholeProgramTests {
       let file = rig.scratch.location("map.html")
       let coast = rig.scratch.write("coast.json", #"{"type":"LineString","coordinates":[[7.9,46.9],[8.1,47.1]]}"#)
       #expect(try rig.meshpost("map", "--output", file, "--background", coast).code == 0)
+      for command in [["map"], ["chart", "signal"], ["export", "messages"], ["report"]] {
+        let over = try Program.own("meshpost", command + ["--output", file, "--socket", rig.socket])
+        #expect(try over.ended() == EX_CANTCREAT, "\(command): \(over.lines)")
+      }
       let page = try String(contentsOfFile: file, encoding: .utf8)
       #expect(page.contains("default-src 'none'") && !page.contains("http://") && !page.contains("https://"))
       #expect(page.ranges(of: "</script>").count == 2, "the name does not end a script")
@@ -71,7 +75,8 @@ extension WholeProgramTests {
         (["traffic", "--since", "40d"], "rect", 4), (["battery"], "text", 2),
       ] {
         let file = rig.scratch.location("chart.svg")
-        let chart = try Program.own("meshpost", ["chart"] + arguments + ["--output", file, "--socket", rig.socket])
+        let command = ["chart"] + arguments + ["--force", "--output", file, "--socket", rig.socket]
+        let chart = try Program.own("meshpost", command)
         #expect(try chart.ended() == 0, "\(chart.lines)")
         let check = try Program("/usr/bin/env", ["python3", "-c", script, file, tag, "\(count)"])
         #expect(try check.ended() == 0, "\(arguments): \(check.lines)")
@@ -93,10 +98,11 @@ extension WholeProgramTests {
       ]
       for (kind, words) in cases {
         let file = scratch.location("full.svg")
-        let lines = try Program.own("meshpost", ["chart", kind, "--output", file, "--socket", socket]).finished()
+        let whole = ["chart", kind, "--force", "--output", file, "--socket", socket]
+        let lines = try Program.own("meshpost", whole).finished()
         #expect(lines.contains { $0.contains("are left out") } == (words != nil), "\(kind): \(lines)")
         if let words { #expect(lines.contains { $0.contains("the newest \(words):") }, "\(kind): \(lines)") }
-        let later = ["chart", kind, "--since", "10s", "--output", file, "--socket", socket]
+        let later = ["chart", kind, "--since", "10s", "--force", "--output", file, "--socket", socket]
         let few = try Program.own("meshpost", later).finished()
         #expect(!few.contains { $0.contains("are left out") }, "all of the period is there: \(kind): \(few)")
       }

@@ -323,7 +323,7 @@ DOCUMENTS["docs/pages.md"] = {
 }
 
 DOCUMENTS["docs/pictures.md"] = {
-    "meshpost --host ssh://pi@hilltop map --background coast.geojson --output map.html": {
+    "meshpost --host ssh://pi@hilltop map --background coast.geojson --output hilltop.html": {
         "before": """echo '{"type":"LineString","coordinates":[[8.5,47.3],[8.6,47.4]]}' >coast.geojson"""},
 }
 DOCUMENTS["docs/sending.md"] = {

@@ -18,6 +18,7 @@ struct CaptureCommand: ParsableCommand {
 
   @OptionGroup var connection: Connection
   @Argument(help: "The output file; `-` is standard output.") var file: String
+  @Flag(help: "Replace the file if it exists.") var force = false
   @Option(help: "pcap, hex or jsonl.") var format = Format.pcap
   @Flag(help: "Capture the link to the radio instead of the air.") var frames = false
   @Option(help: ArgumentHelp("Stop after this time: \(DurationArgument.forms).", valueName: "time"))
@@ -29,9 +30,9 @@ struct CaptureCommand: ParsableCommand {
   }
 
   func run() throws {
-    // A gateway that does not answer must not cost the file of an earlier capture: this one replaces it at once.
+    // A gateway that does not answer must not cost the file of an earlier capture: with --force, this one replaces it at once.
     _ = try ControlClient(connection).text("/v1/status")
-    let output = try OutputFile(file == "-" ? nil : file, grows: true)
+    let output = try OutputFile(file == "-" ? nil : file, grows: true, replaces: force)
     if format == .pcap, !frames, output.isTerminal {
       throw Failure.say("pcap cannot be written to a terminal: name a file or use a pipe", EX_USAGE)
     }

@@ -101,7 +101,7 @@ struct ExportCommand: ParsableCommand {
     _ target: String, _ writer: any ExportWriter, _ output: OutputOption, _ connection: Connection
   ) throws -> OtherRadios {
     var writer = writer
-    let file = try OutputFile(output.file)
+    let file = try OutputFile(output.file, replaces: output.force)
     try file.write(writer.head)
     let others = try ControlClient(connection).rows(target) { row in try file.write(writer.row(row)) }
     try file.write(writer.tail)

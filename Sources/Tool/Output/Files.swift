@@ -79,11 +79,11 @@ final class OutputFile {
   var isTerminal: Bool { location == nil && Console.isTerminal }
 
   /// `grows`: the file has its final name from the beginning, because it grows for hours. `isSecret`: only the owner may read it. `replaces`: whether
-  /// it may replace an existing file.
+  /// it may replace an existing file; a pipe loses nothing.
   init(_ location: String?, grows: Bool = false, isSecret: Bool = false, replaces: Bool = true) throws {
     // Its part would be a file of the name ".part".
     if location == "" { throw Failure.file("") }
-    if !replaces, let location, access(location, F_OK) == 0 || errno != ENOENT {
+    if !replaces, let location, Self.holds(location) {
       throw Failure.say("\(location) exists already: --force replaces it", EX_CANTCREAT)
     }
     self.location = location
@@ -96,6 +96,11 @@ final class OutputFile {
     if !grows { unlink(part) }
     descriptor = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isSecret ? 0o600 : 0o644)
     guard descriptor >= 0 else { throw Failure.file(location) }
+  }
+
+  private static func holds(_ location: String) -> Bool {
+    var facts = stat()
+    return stat(location, &facts) == 0 && ![S_IFIFO, S_IFCHR].contains(facts.st_mode & S_IFMT)
   }
 
   // An incomplete file is no backup.
@@ -137,12 +142,13 @@ struct OutputOption: ParsableArguments {
   @Option(
     name: .customLong("output"),
     help: ArgumentHelp("Write to this file instead of standard output.", valueName: "file")) var file: String?
+  @Flag(help: "Replace the file if it exists.") var force = false
 }
 
 extension OutputFile {
   /// Writes the whole file or nothing, also in a power failure.
-  static func write(_ text: String, to location: String?, isSecret: Bool = false) throws {
-    let file = try OutputFile(location, isSecret: isSecret)
+  static func write(_ text: String, to location: String?, isSecret: Bool = false, replaces: Bool = true) throws {
+    let file = try OutputFile(location, isSecret: isSecret, replaces: replaces)
     try file.write(text)
     try file.close()
   }

@@ -182,7 +182,8 @@ struct ChartCommand: ParsableCommand {
   fileprivate static func write(_ chart: Chart, _ options: Options, _ connection: Connection) throws {
     let count = chart.series.reduce(0) { $0 + $1.1.count }
     if connection.json, options.output.file == nil { return print(json: chart.json) }
-    try OutputFile.write(chart.svg(to: Int64(time(nil)) * 1000), to: options.output.file)
+    let output = options.output
+    try OutputFile.write(chart.svg(to: Int64(time(nil)) * 1000), to: output.file, replaces: output.force)
     if connection.json { print(json: .object([("points", .integer(Int64(count)))])) }
   }
 }
