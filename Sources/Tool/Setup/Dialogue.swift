@@ -4,11 +4,11 @@ import Console
 import Glibc
 import UntrustedText
 
-/// Prompts on the terminal. At the end of input the default applies.
+/// Prompts on the terminal. The end of input is no answer: it ends the program before anything is written.
 enum Dialogue {
   static func line(_ question: String, standard: String) throws -> String {
     print(standard.isEmpty ? "\(question): " : "\(question) [\(standard)]: ", terminator: "")
-    let typed = (try TypedText.line() ?? "").trimmed
+    guard let typed = try TypedText.line()?.trimmed else { throw ended() }
     return typed.isEmpty ? standard : typed
   }
 
@@ -29,7 +29,12 @@ enum Dialogue {
     case unfit(String)
   }
 
-  /// Most attempts of a question: at the end of input all further answers are the same.
+  private static func ended() -> any Error {
+    print("")
+    return Failure.say("the input ended; nothing was changed", EX_USAGE)
+  }
+
+  /// Most attempts of a question: a program that answers may give the same answer for ever.
   static let tries = 5
 
   /// Asks again until the answer is valid.
@@ -51,7 +56,7 @@ enum Dialogue {
 
   /// Asks without echo; `nil`: the answer is empty.
   static func secret(_ question: String) throws -> String? {
-    let typed = try HiddenPrompt.line("\(question): ")?.trimmed ?? ""
+    guard let typed = try HiddenPrompt.line("\(question): ")?.trimmed else { throw ended() }
     return typed.isEmpty ? nil : typed
   }
 }

@@ -105,8 +105,15 @@ struct Setup {
   /// Reads the existing configuration as the starting point, unless starting over.
   mutating func lookAround(beginsAnew: Bool) throws {
     let folder = Folder.of(config)
-    guard access(folder, W_OK) == 0 else {
-      throw Failure.say("cannot write to \(folder): run `sudo meshpost setup`", EX_NOPERM)
+    if access(folder, W_OK) != 0 {
+      switch errno {
+      case EACCES, EPERM: throw Failure.say("cannot write to \(folder): run `sudo meshpost setup`", EX_NOPERM)
+      case ENOENT:
+        throw Failure.say(
+          "there is no folder \(folder): install the package, make the folder (`sudo mkdir -p \(folder)`), or name "
+            + "another file with --config", EX_CANTCREAT)
+      case let code: throw Failure.say("cannot write to \(folder): \(String(cString: strerror(code)))", EX_CANTCREAT)
+      }
     }
     defer { added = ConfigurationText.added(beside: store) }
     guard let old = try InputFile.text(config) else { return }
@@ -193,7 +200,7 @@ struct Setup {
     case "radio.pin", "radio.pin_file": try enterPIN()
     case "upstream.url":
       guard let wrong = text.upstreams.last(where: { $0.line <= mistake.line }) else { return false }
-      let url = try askForURL("URL of \(wrong.name)")
+      let url = try askForURL("URL of \(wrong.name)", besides: wrong.name)
       if let place = upstreams.firstIndex(where: { $0.name.isExactly(wrong.name) }) {
         upstreams[place].url = url
       } else {
@@ -217,7 +224,8 @@ struct Setup {
     while try Dialogue.yes(
       isFirst && upstreams.isEmpty ? "Forward messages to a server?" : "Add another server?", standard: false)
     {
-      let url = try askForURL("URL (https://… for a hub, mqtts://… for a broker)")
+      let url = try askForURL("URL (https://… for a hub, mqtts://… for a broker, empty: no server)", mayBeEmpty: true)
+      if url.isEmpty { return }
       var upstream = try Upstream(url, number: upstreams.count + 1)
       upstream.name = try askForName(upstream)
       if upstream.isBroker {
@@ -239,24 +247,22 @@ struct Setup {
     }
   }
 
-  private func askForURL(_ question: String) throws -> String {
+  /// `besides`: the upstream that gets the URL, if it has a name already.
+  private func askForURL(_ question: String, besides name: String? = nil, mayBeEmpty: Bool = false) throws -> String {
     try Dialogue.fitting(question) { url in
+      if url.isEmpty, mayBeEmpty { return .fits(url) }
       let schemes = ["http", "https", "mqtt", "mqtts", "ws", "wss"]
       guard schemes.contains(where: { url.begins(with: "\($0)://") }) else { return .unfit("not a URL of a server") }
-      let rival = added.first { $0.hasLink && HTTPEndpoint.areOne($0.url, url) }
-      if let rival { return .unfit(Self.twoLinks(rival.name)) }
+      if let rival = rival(at: url, besides: name) { return .unfit(Self.twoLinks(rival)) }
       return .fits(url)
     }
   }
 
   /// Asks for a name. It replaces an upstream of the same name only with consent.
   private func askForName(_ upstream: Upstream) throws -> String {
-    // A second link to one hub is useless: the new upstream replaces the old one.
-    let rival = rival(of: upstream)
-    return try Dialogue.fitting("Name", standard: rival ?? freeName(upstream)) { name in
+    try Dialogue.fitting("Name", standard: freeName(upstream)) { name in
       guard Self.isName(name) else { return .unfit(Self.names) }
       guard !added.contains(where: { $0.name.isExactly(name) }) else { return .unfit(Self.isAdded(name)) }
-      guard rival.map({ $0.isExactly(name) }) ?? true else { return .unfit(Self.twoLinks(rival ?? "")) }
       guard !upstreams.contains(where: { $0.name.isExactly(name) }) else { return .unfit("\(name) was added just now") }
       guard let old = existing?.upstreams.first(where: { $0.name.isExactly(name) }) else { return .fits(name) }
       return try Dialogue.yes("\(name) is \(old.url): replace it?", standard: false)

@@ -242,11 +242,17 @@ extension Setup {
 
   /// Another upstream that has a link to the same hub.
   func rival(of upstream: Upstream) -> String? {
-    guard !upstream.isBroker else { return nil }
+    upstream.isBroker ? nil : rival(at: upstream.url, besides: upstream.name)
+  }
+
+  /// An upstream that has a link to the hub at `url`.
+  func rival(at url: String, besides name: String?) -> String? {
     let hubs =
       ((existing?.upstreams ?? []) + added).filter(\.hasLink).map { ($0.name, $0.url) }
       + upstreams.filter { !$0.isBroker }.map { ($0.name, $0.url) }
-    return hubs.first { !$0.0.isExactly(upstream.name) && HTTPEndpoint.areOne($0.1, upstream.url) }?.0
+    return hubs.first { hub in
+      name.map { hub.0.isExactly($0) } != true && HTTPEndpoint.areOne(hub.1, url)
+    }?.0
   }
 
   /// The upstream's name, with a number if the name is taken.
