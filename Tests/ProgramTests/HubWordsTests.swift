@@ -123,6 +123,12 @@ extension WholeProgramTests {
         let (code, lines) = try hub("serve", "--config", rig.scratch.location("hub.toml"))
         #expect(code == 78 && lines.count == 1 && lines[0].contains("database: expected "), "\(lines)")
       }
+      rig.writeHubConfiguration(extra: "[web]\nurl = \"https://hub.example.org\"\npages = \"/nowhere\"")
+      for (command, expected) in [("serve", Int32(78)), ("doctor", 1)] {
+        let (code, lines) = try hub(command, "--config", rig.scratch.location("hub.toml"))
+        #expect(code == expected && lines.contains { $0.contains("web.pages: no pages in /nowhere") }, "\(lines)")
+        #expect(!lines.contains { $0.hasPrefix("OK    configuration") }, "\(lines)")
+      }
       rig.writeHubConfiguration(extra: "max_bdy = 3\nlog_level = \"loud\"")
       let (code, lines) = try hub("serve", "--config", rig.scratch.location("hub.toml"))
       #expect(code == 78 && lines.count == 2 && lines.allSatisfy { $0.hasPrefix("error: ") }, "\(lines)")

@@ -21,6 +21,7 @@ struct Doctor: AsyncParsableCommand {
     var found: [HubFinding]
     do {
       let configuration = try HubConfiguration(file: hub.config)
+      try configuration.web?.check()
       found = [HubFinding("configuration", .ok, hub.config)]
       found += await HubDoctor(configuration).examine()
       found += [Self.service(configuration), Self.answer(configuration)].compactMap { $0 }

@@ -35,21 +35,10 @@ final class HubWeb: Sendable {
 
   /// The error is about the folder of the pages, or about the client's secret.
   init(_ settings: HubWebSettings, _ stores: HubStores, _ refused: RefusedLogins) throws(HubConfiguration.Failure) {
-    guard let files = PageFiles(folder: settings.pages, page: "hub.html") else {
-      throw HubConfiguration.Failure(
-        description: "web.pages: no pages in \(settings.pages): the package meshpost-hub contains them")
-    }
+    let files = try settings.files()
     (self.settings, self.stores, self.files, self.refused) = (settings, stores, files, refused)
     webGuard = WebGuard(names: settings.names)
-    if let openID = settings.openID {
-      if openID.secretFile != nil, openID.secret == nil {
-        throw HubConfiguration.Failure(
-          description: "web.oidc.client_secret_file: \(openID.secretFile ?? "") cannot be read, or is empty")
-      }
-      provider = OpenIDProvider(openID, callback: settings.url + "/oidc/back")
-    } else {
-      provider = nil
-    }
+    provider = settings.openID.map { OpenIDProvider($0, callback: settings.url + "/oidc/back") }
   }
 
   // MARK: Sessions

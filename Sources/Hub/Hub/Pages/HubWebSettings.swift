@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import PageServer
 import TOML
 import UntrustedText
 
@@ -20,6 +21,21 @@ public struct HubWebSettings: Sendable, Equatable {
 
   /// Whether browsers send the cookie over TLS only.
   var isSecure: Bool { url.begins(with: "https://") }
+
+  /// Checks what the settings name: the hub does not start without its pages, or without the client's secret.
+  public func check() throws(HubConfiguration.Failure) { _ = try files() }
+
+  /// The pages, after all checks.
+  func files() throws(HubConfiguration.Failure) -> PageFiles {
+    guard let files = PageFiles(folder: pages, page: "hub.html") else {
+      throw HubConfiguration.Failure(
+        description: "web.pages: no pages in \(pages): the package meshpost-hub contains them")
+    }
+    if let openID, let file = openID.secretFile, openID.secret == nil {
+      throw HubConfiguration.Failure(description: "web.oidc.client_secret_file: \(file) cannot be read, or is empty")
+    }
+    return files
+  }
 
   init?(_ table: inout TOMLReader) {
     let url = table.string("url") ?? ""
