@@ -185,6 +185,34 @@ extension WholeProgramTests {
       try screen.shows("the end") { $0.contains { $0.hasPrefix("ended 0") } }
     }
 
+    @Test func `a terminal that answers no query is drawn again soon`() throws {
+      let rig = try rig()
+      let script = """
+        import fcntl, os, pty, struct, sys, termios, time
+        process, terminal = pty.fork()
+        if process == 0: os.execvp("/bin/sh", ["sh", "-c", sys.argv[1]])
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        said, begun = b"", None
+        while True:
+            try: data = os.read(terminal, 4096)
+            except OSError: break
+            if not data: break
+            said += data
+            if begun is None and b"\x1b[5n" in said:
+                begun = time.monotonic()
+                print("asked", flush=True)
+            if begun is not None and b"to be seen" in said:
+                # A terminal that answers is waited for up to 15 seconds.
+                print("seen", "soon" if time.monotonic() - begun < 14 else "late", flush=True)
+                os.write(terminal, b"q")
+                break
+        """
+      let reader = try Program("/usr/bin/env", ["TERM=xterm", "python3", "-c", script, top(rig)])
+      try reader.line(with: "asked")
+      rig.radio?.write("chan r1 0 to be seen")
+      #expect(try reader.line(with: "seen ") == "seen soon")
+    }
+
     @Test func `top over a line of 9,600 baud shows new messages next, without a queue of old pictures`()
       throws
     {

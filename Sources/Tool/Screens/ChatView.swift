@@ -11,7 +11,9 @@ final class ChatView {
 
   private(set) var target: JSONValue
   /// The conversation, in order.
-  var messages: [JSONValue] = []
+  var messages: [JSONValue] = [] { didSet { isRead = true } }
+  /// Whether the gateway has said what the conversation contains.
+  private var isRead = false
   var names: [String] = []
   var channels: [String] = []
   var notice: String?
@@ -30,6 +32,7 @@ final class ChatView {
   func change(to target: JSONValue) {
     self.target = target
     (messages, choice) = ([], nil)
+    isRead = false
   }
 
   /// The gateway has carried out what was typed.
@@ -131,7 +134,7 @@ final class ChatView {
       body = draw(message, size.columns, isChosen: place == choice) + body
       if let choice, place == choice, body.count > room { body = Array(body.prefix(room)) }
     }
-    if messages.isEmpty { body = [Line("no messages yet", .faint)] }
+    if messages.isEmpty { body = [Line(isRead ? "no messages yet" : "reading the messages …", .faint)] }
     body = choice == nil ? body.suffix(room) : body.prefix(max(room, 0)).map { $0 }
     let empty = Array(repeating: Line(""), count: max(0, room - body.count))
     let hint =

@@ -165,7 +165,9 @@ final class TopView {
       }
       lines = styled + lines
     }
-    if lines.isEmpty { return [Line("no messages yet", .faint)] }
+    // Those that are stored arrive after the first picture.
+    let stored = status[Shape.Status().store]?[Shape.Store().messages]
+    if lines.isEmpty { return [Line(stored == 0 ? "no messages yet" : "waiting for messages", .faint)] }
     return Array(lines.suffix(room))
   }
 

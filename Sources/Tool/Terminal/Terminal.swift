@@ -25,8 +25,10 @@ final class Terminal {
     case drawn
   }
 
-  /// The longest wait for an answer. A terminal without an answer does not support the query, and later updates do not wait.
+  /// The longest wait for an answer. After it, updates do not wait until an answer comes: many terminals do not support the query.
   private static let answerLimit: Duration = .seconds(15)
+  /// The same for a terminal that has not answered yet: its user would take a longer one for a frozen screen.
+  private static let firstAnswerLimit: Duration = .seconds(1)
   private static let escapeLimit: Duration = .milliseconds(80)
 
   typealias Style = Styled.Style
@@ -65,8 +67,9 @@ final class Terminal {
   private let changed = Waiter()
   private var awaitsAnswer = false
   private let answered = Waiter()
-  /// Whether the terminal answers the query.
+  /// Whether updates end with the query.
   private var answers = true
+  private var hasAnswered = false
   /// Bytes of an incomplete key.
   private var partial: [UInt8] = []
 
@@ -118,7 +121,7 @@ final class Terminal {
   private func restore() {
     // The shell must not get a late answer as input.
     var waiting = pollfd(fd: input, events: Int16(POLLIN), revents: 0)
-    if awaitsAnswer, poll(&waiting, 1, 500) > 0 { tcflush(input, TCIFLUSH) }
+    if awaitsAnswer || !hasAnswered, poll(&waiting, 1, 500) > 0 { tcflush(input, TCIFLUSH) }
     // Output that is still queued is no longer needed.
     tcflush(output, TCOFLUSH)
     let flags = fcntl(output, F_GETFL)
@@ -197,7 +200,7 @@ final class Terminal {
   }
 
   private func untilDrawn() async throws {
-    let limit = loop.now + Self.answerLimit
+    let limit = loop.now + (hasAnswered ? Self.answerLimit : Self.firstAnswerLimit)
     while awaitsAnswer, loop.now < limit { try await answered.wait(until: limit, on: loop) }
     if awaitsAnswer { (answers, awaitsAnswer) = (false, false) }
   }
@@ -224,7 +227,12 @@ final class Terminal {
     while true {
       while let (key, count) = KeyReader.next(partial) {
         partial.removeFirst(count)
-        if key == .drawn { answer() } else if let key { return key }
+        if key == .drawn {
+          (answers, hasAnswered) = (true, true)
+          answer()
+        } else if let key {
+          return key
+        }
       }
       switch Descriptor.read(input) {
       case .bytes(let bytes): partial += bytes
