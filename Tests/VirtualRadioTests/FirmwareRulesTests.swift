@@ -93,6 +93,20 @@ import Timing
     #expect(mesh.right.queuedMessages == 16)
   }
 
+  @Test func `a text to a key that is no point of the curve is transmitted, too`() throws {
+    let mesh = try Mesh()
+    var sent = 0
+    // About half of all numbers are no point.
+    for byte in UInt8(1)...20 {
+      let key = try #require(PublicKey(bytes: [UInt8](repeating: byte, count: 32)))
+      #expect(mesh.ask(.addUpdateContact(Contact(key: key, name: "made up"))) == .reply(.ok))
+      let text = OutgoingText(attempt: 0, time: 1_795_000_300 + UInt32(byte), recipient: key.prefix, text: "x")
+      if case .reply(.sent)? = mesh.ask(.sendText(text)) { sent += 1 }
+      mesh.wait(.seconds(5))
+    }
+    #expect(sent == 20)
+  }
+
   @Test func `a power cut takes contacts of the last five seconds, and a reboot by command takes none`() throws {
     let mesh = try Mesh()
     func add(_ byte: UInt8) throws {

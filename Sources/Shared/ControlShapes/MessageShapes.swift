@@ -122,7 +122,7 @@ extension Shape {
     public let senderTime = Field<Int64?>("sender_time", "seconds since 1970; the recipient recognises repetitions by it")
     public let attempts = Field<Int64?>("attempts")
     public let floods = Field<Int64?>("floods", "number of flooded attempts")
-    public let refusals = Field<Int64?>("refusals", "while it waits: how often in a row the radio has refused it, because its table was full; nothing was sent")
+    public let refusals = Field<Int64?>("refusals", "while it waits: how often in a row the radio has refused it, because it had no room for another packet; nothing was sent")
     public let nextAttemptAt = Field<Int64?>("next_attempt_at", "if so, or if it is held for its recipient: when it is tried again at the latest")
     public let waitsFor = Field<String?>("waits_for", "channel: the radio has not said what is in the channel's slot since it was connected; nothing is sent there. place: the recipient has no place in the radio's contact table yet. airtime: the hour's air time is used up, or the half of it for what is sent again to a node that does not answer")
     public let roundTripMs = Field<Int64?>("round_trip_ms")

@@ -139,11 +139,10 @@ extension VirtualRadio {
     sealed(type, plain, to: contact, along: contact.outPath)
   }
 
-  /// Without a path it is flooded.
+  /// Without a path it is flooded. The firmware does not look whether a key can be one: it transmits what nobody can read.
   func sealed(_ type: PayloadType, _ plain: [UInt8], to contact: Contact, along path: Path?) -> Packet? {
-    guard let secret = stored.identity.sharedSecret(with: contact.key),
-      let (mac, cipher) = SealedBox.seal(plain, secret: secret)
-    else { return nil }
+    let secret = stored.identity.sharedSecret(with: contact.key) ?? [UInt8](repeating: 0, count: 32)
+    guard let (mac, cipher) = SealedBox.seal(plain, secret: secret) else { return nil }
     let envelope = Envelope(destination: contact.key.nodeHash, source: key.nodeHash, mac: mac, cipher: cipher)
     return Packet(
       route: path == nil ? .flood : .direct, type: type,

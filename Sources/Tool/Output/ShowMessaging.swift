@@ -60,7 +60,7 @@ extension Show {
     let attempts = message[row.attempts] ?? 0
     if attempts > 1 { state += ", \(attempts) attempts" }
     if let refusals = message[row.refusals] {
-      state += ", the radio's table is full: refused \(refusals == 1 ? "once" : "\(refusals) times")"
+      state += ", the radio has no room for another packet: refused \(refusals == 1 ? "once" : "\(refusals) times")"
       if let next = message[row.nextAttemptAt] { state += ", next attempt \(time(next))" }
     }
     if message[row.state] == "held_for_recipient", let next = message[row.nextAttemptAt] {
