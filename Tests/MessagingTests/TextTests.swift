@@ -69,6 +69,29 @@ import Timing
     #expect(try addressing.channel(secret.digest).slot == 1)
     #expect(try addressing.find("trees") == .channel(Channel(slot: 1, name: "trees", secret: secret)))
   }
+
+  @Test(arguments: [true, false]) func `a name of both a channel and a node's alias is not unique`(
+    _ onRadio: Bool
+  ) throws {
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    let key = try #require(PublicKey(bytes: (1...32).map { UInt8($0) }))
+    let channel = Channel(slot: 1, name: "trees", secret: .hashtag("#trees"))
+    store.write { store throws(SQLiteError) in
+      _ = try store.upsert(Contact(key: key, name: "Birch"), onRadio: onRadio, heard: false, at: 1)
+      _ = try store.setChannel(channel)
+      _ = try store.editDocument("node/\(key.hex)/alias", "\"trees\"", at: Moment(milliseconds: 1, trusted: true))
+    }
+    try store.commitNow()
+    let addressing = Addressing(store)
+    do {
+      _ = try addressing.find("trees")
+      Issue.record("one of the two gets the other's messages")
+    } catch Refusal.ambiguous(_, let candidates) {
+      #expect(candidates.count == 2 && candidates.contains("trees (channel 1)"), "\(candidates)")
+    }
+    #expect(try addressing.contact("trees").contact.key == key && addressing.channel("trees") == channel)
+    #expect(try addressing.find(key.hex) != .channel(channel))
+  }
 }
 
 @Suite struct SenderClockTests {

@@ -25,14 +25,15 @@ public struct Addressing {
   /// The length of the key prefix by which messages name their sender: such a prefix means that node, even if another node has it as its name.
   private static let digitsOfPrefix = 12
 
-  /// How well a candidate fits: only the best rank counts. A channel of the radio ranks before a name from the air, which any node may take.
+  /// How well a candidate fits: only the best rank counts. A channel of the radio ranks before a name from the air, which any node may take. `local`:
+  /// exactly what somebody here has named so, a channel or a node by its alias; neither takes the messages of the other.
   private enum Rank: Int, Comparable {
-    case key, keyPrefix, alias, channel, channelInAnyCase, name, nameInAnyCase, beginning, keyBeginning
+    case key, keyPrefix, local, channelInAnyCase, name, nameInAnyCase, beginning, keyBeginning
 
     /// The rank of a channel whose name fits like this.
     var ofChannel: Self {
       switch self {
-      case .name: .channel
+      case .name: .local
       case .nameInAnyCase: .channelInAnyCase
       default: self
       }
@@ -95,7 +96,9 @@ public struct Addressing {
   private func choose(_ found: Found, _ text: String, _ kind: Kind) throws(Refusal) -> Addressee {
     // Nodes outside of the radio's table count only if no other fits.
     let reachable = found.fitting.filter { if case .contact(let stored) = $0 { stored.onRadio } else { true } }
-    let fitting = reachable.isEmpty ? found.fitting : reachable
+    // What is meant for such a node is not for all who have the channel that somebody here has named the same.
+    let hasChannel = found.fitting.contains { if case .channel = $0 { true } else { false } }
+    let fitting = reachable.isEmpty || found.best == .local && hasChannel ? found.fitting : reachable
     guard let first = fitting.first else { throw try missing(text, kind) }
     guard fitting.count == 1 else {
       throw .ambiguous(text, candidates: fitting.map(Self.describe) + (found.isCut ? ["…"] : []))
@@ -167,7 +170,7 @@ public struct Addressing {
 
   /// A local name ranks before a name from the air, which any node may take.
   private static func rank(ofAlias alias: String, _ text: String) -> Rank? {
-    alias.isExactly(text) ? .alias : rank(alias, "", text)
+    alias.isExactly(text) ? .local : rank(alias, "", text)
   }
 
   /// The local names of nodes, by key.
