@@ -199,8 +199,8 @@ struct BackupCommand: ParsableCommand {
     commandName: "backup", abstract: "Back up the gateway's store to a file while it runs.",
     discussion: """
       The backup contains the whole store: messages, nodes, channels with their secrets, the journal and the cursor of each \
-      upstream. It is a consistent snapshot. To restore it, stop the daemon and run: meshpostd --restore FILE. To back up \
-      the radio's own data, use `meshpost radio backup`.
+      upstream. It is a consistent snapshot. To restore it, stop the daemon and run: meshpostd --restore FILE, \
+      with its --config if it has one. To back up the radio's own data, use `meshpost radio backup`.
       """)
   @OptionGroup var connection: Connection
   @Argument(help: "The file.") var file: String
@@ -214,8 +214,8 @@ struct BackupCommand: ParsableCommand {
       try output.write(piece)
     }
     try output.close()
-    print(
-      connection.json
-        ? "{\"bytes\":\(count)}" : "\(count) bytes written to \(file); restore with: meshpostd --restore \(file)")
+    if connection.json { return print("{\"bytes\":\(count)}") }
+    print("\(count) bytes written to \(file); restore with: meshpostd --restore \(Escaping.argument(file))")
+    print("(after the gateway has ended; with its --config, if that is not /etc/meshpost/meshpostd.toml)")
   }
 }
