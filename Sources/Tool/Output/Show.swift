@@ -247,7 +247,8 @@ enum Show {
     let unpermitted = upstream[row.unpermitted]
     if !unpermitted.isEmpty {
       print("          asked for \(clean(unpermitted.joined(separator: ", "))), which its `allow` does not name")
-      print("          to permit it: \(clean(upstream[row.permits] ?? "?"))")
+      print("          to permit it: \(clean(upstream[row.permits] ?? "?")) in its [[upstream]]")
+      print("          one that `meshpost upstream add` made is removed and added again with --allow")
     }
     if let reason = upstream[row.reason] { print("          \(clean(reason))") }
     // Shorter pauses are over before anybody acts; a server may ask for an hour.

@@ -302,7 +302,7 @@ struct GatewayDoctor {
     let reason = status.reason ?? ""
     switch status.state {
     case .stopped:
-      findings.add(subject, .failed, "stopped: \(reason)", "Fix it, then run `meshpost upstream resume`.")
+      findings.add(subject, .failed, "stopped: \(reason)", "\(UpstreamStatus.remedyOfStop).")
     case .waiting:
       findings.add(subject, .warning, "waits: \(reason)", remedy(reason, status))
     case .paused:

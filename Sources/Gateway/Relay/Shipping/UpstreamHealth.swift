@@ -127,7 +127,7 @@ final class UpstreamHealth {
     unrest.isFruitless = false
     if now.isStopped {
       unrest = Unrest()
-      log.error("\(name): stopped: \(now.reason). Fix it, then run `meshpost upstream resume`")
+      log.error("\(name): stopped: \(now.reason). \(UpstreamStatus.remedyOfStop)")
       return
     }
     switch unrest.goes(at: loop.now) {

@@ -17,6 +17,11 @@ public struct UpstreamStatus: Equatable, Sendable {
     public var tooOld: Int64 = 0
   }
 
+  /// What an operator does about one that is stopped. The service gets a copy of its credentials when it starts.
+  public static let remedyOfStop =
+    "Fix it, then run `meshpost upstream resume`; after a change in /etc/meshpost/credentials, "
+    + "`sudo systemctl restart meshpost`"
+
   /// Rights that the server does not have and has asked for, by commands or edits of documents, and the line of the configuration that would give
   /// them.
   public struct Unpermitted: Equatable, Sendable {
