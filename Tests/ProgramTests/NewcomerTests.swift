@@ -53,6 +53,18 @@ extension WholeProgramTests {
       #expect(try typed.ended() == EX_DATAERR && typed.lines.contains { $0.contains(words) }, "\(typed.lines)")
     }
 
+    @Test func `a restore of nothing is refused`() throws {
+      let scratch = Scratch()
+      let file = scratch.write("hilltop.radio", "")
+      for nothing in ["", ","] {
+        let restore = ["radio", "restore", file, "--only", nothing, "--socket", scratch.location("nowhere.sock")]
+        let program = try Program.own("meshpost", restore)
+        program.endInput()
+        #expect(try program.ended() == EX_USAGE, "\(program.lines)")
+        #expect(program.lines.contains { $0.contains("nothing would be restored") }, "\(program.lines)")
+      }
+    }
+
     @Test func `run refuses a wrong server, and uses no configuration of an earlier run`() throws {
       let scratch = Scratch()
       let program = Program.programs.appending(path: "meshpost").path()

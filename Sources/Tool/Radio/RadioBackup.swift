@@ -72,6 +72,7 @@ extension RadioCommand {
       guard wanted.isSubset(of: ["settings", "channels", "contacts"]) else {
         throw ValidationError("--only: settings, channels, contacts")
       }
+      guard !wanted.isEmpty || privateKey else { throw ValidationError("--only: nothing would be restored") }
       let rows = try Self.read(file)
       let passphrase = privateKey ? try Passphrase.known() : nil
       try confirm(rows, wanted)
