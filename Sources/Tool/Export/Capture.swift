@@ -30,7 +30,7 @@ struct CaptureCommand: ParsableCommand {
   }
 
   func run() throws {
-    // A gateway that does not answer must not cost the file of an earlier capture: with --force, this one replaces it at once.
+    // A gateway that does not answer must not cost the file of an earlier capture, which --force replaces at once.
     _ = try ControlClient(connection).text("/v1/status")
     let output = try OutputFile(file == "-" ? nil : file, grows: true, replaces: force)
     if format == .pcap, !frames, output.isTerminal {
