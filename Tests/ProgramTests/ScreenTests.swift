@@ -198,7 +198,7 @@ extension WholeProgramTests {
             except OSError: break
             if not data: break
             said += data
-            if begun is None and b"\x1b[5n" in said:
+            if begun is None and bytes([27]) + b"[5n" in said:
                 begun = time.monotonic()
                 print("asked", flush=True)
             if begun is not None and b"to be seen" in said:
