@@ -225,7 +225,7 @@ struct UpstreamCommand: ParsableCommand {
 
   struct Pause: ExchangeCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Pause an upstream until it is resumed, also across restarts. No event is lost.")
+      abstract: "Pause an upstream until it is resumed, also across restarts; its events wait.")
     @OptionGroup var connection: Connection
     @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String
     var exchange: Exchange { .post("/v1/upstreams/pause".with(["upstream": upstream])) { Show.upstream($0) } }
