@@ -150,7 +150,7 @@ struct ManualPages {
     .SH EXIT STATUS
     0: success. 1: \\fBmeshpost doctor\\fP found a failure. Other codes follow \\fBsysexits.h\\fP(3head): 64 usage error, 65 text too
     long, 67 no such node, channel, message or other thing, 68 \\fB\\-\\-host\\fP cannot be reached, 69 the daemon, the radio or a node does not
-    answer, 70 cancelled, 74 a file cannot be written, 75 try again later, 76 refused by the radio.
+    answer, 70 cancelled, 73 a file exists already, 74 a file or the output cannot be written, 75 try again later, 76 refused by the radio.
 
     """
   }
