@@ -34,7 +34,8 @@ extension Daemon {
     let words =
       unsent.isEmpty ? "; it has no upstreams" : "; events that only it has, and that each upstream lacks: \(amounts)"
     guard let other = replaced.otherGateway else { return words }
-    return "\(words). The backup is of another gateway, \(other): `meshpostd --restore \(replaced.location)` goes back"
+    return "\(words). The backup is of another gateway, \(other): with the same --config, "
+      + "`meshpostd --restore \(replaced.location)` goes back"
   }
 
   private static func renewed(
