@@ -227,7 +227,12 @@ struct Setup {
       let url = try askForURL("URL (https://… for a hub, mqtts://… for a broker, empty: no server)", mayBeEmpty: true)
       if url.isEmpty { return }
       var upstream = try Upstream(url, number: upstreams.count + 1)
-      upstream.name = try askForName(upstream)
+      if let linked = configuredLink(to: url) {
+        guard try Dialogue.yes("\(Self.twoLinks(linked)): change its token?", standard: false) else { continue }
+        upstream.name = linked
+      } else {
+        upstream.name = try askForName(upstream)
+      }
       if upstream.isBroker {
         let user = try Dialogue.line("User name (empty: none)", standard: "")
         upstream.user = user.isEmpty ? nil : user
@@ -247,13 +252,23 @@ struct Setup {
     }
   }
 
+  /// The upstream of the configuration that has a link to this hub, and that this setup has not changed yet.
+  private func configuredLink(to url: String) -> String? {
+    guard let rival = rival(at: url, besides: nil), !upstreams.contains(where: { $0.name.isExactly(rival) }) else {
+      return nil
+    }
+    return existing?.upstreams.first { $0.name.isExactly(rival) }?.name
+  }
+
   /// `besides`: the upstream that gets the URL, if it has a name already.
   private func askForURL(_ question: String, besides name: String? = nil, mayBeEmpty: Bool = false) throws -> String {
     try Dialogue.fitting(question) { url in
       if url.isEmpty, mayBeEmpty { return .fits(url) }
       let schemes = ["http", "https", "mqtt", "mqtts", "ws", "wss"]
       guard schemes.contains(where: { url.begins(with: "\($0)://") }) else { return .unfit("not a URL of a server") }
-      if let rival = rival(at: url, besides: name) { return .unfit(Self.twoLinks(rival)) }
+      if let rival = rival(at: url, besides: name), !mayBeEmpty || configuredLink(to: url) == nil {
+        return .unfit(Self.twoLinks(rival))
+      }
       return .fits(url)
     }
   }
