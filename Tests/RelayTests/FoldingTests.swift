@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import JSON
 import SQLite
 import Store
@@ -70,6 +71,19 @@ extension Batch {
     let second = try backlog.batch(try backlog.looked(), after: 2)
     #expect(second.seqs == [4, 5] && second.folded == [0, 2] && second.covered.events == 3)
     #expect(try backlog.batch(nil).seqs == [1, 2, 3, 4, 5])
+  }
+
+  @Test func `a batch that is sent again stands for the same states`() throws {
+    let backlog = try Backlog()
+    for node in [1, 2, 1, 3, 1] { try backlog.append(.advert, node) }
+    let reader = try JournalReader(
+      Upstream.Settings(name: "hook", fromStart: true, folds: true), serverKeepsCount: false, store: backlog.store,
+      clock: EventLoop().wallClock, log: Log(level: .error, sink: { _, _ in }))
+    let first = try reader.read(.nodes, after: 0, limits: Batch.Limits(events: 1000, bytes: 1 << 20))
+    reader.lanes.nodes.named = NamedBatch(seqs: first.seqs, isSent: true)
+    try backlog.append(.advert, 4)
+    let again = try reader.repetition(.nodes, after: 0)
+    #expect(first.folded == [0, 0, 2] && again?.events.map(\.body) == first.events.map(\.body))
   }
 
   @Test func `an event that is no state of a node is never folded`() throws {

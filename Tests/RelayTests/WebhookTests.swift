@@ -126,18 +126,20 @@ private final class Hook {
     #expect(hook.taken == ["a", "b"])
   }
 
-  @Test func `events that are too old are counted, kept over a restart, and logged once with their number`() throws {
+  @Test(arguments: [false, true])
+  func `events too old are counted, kept over a restart, and logged once with their number`(_ batches: Bool) throws {
     var filter = EventFilter(kinds: ["message"])
     filter.age = AgeLimit(oldest: 300)
-    let hook = try Hook(filter: filter)
+    let hook = try Hook(batches: batches, filter: filter)
     hook.upstream.setPaused(true)
     try hook.append(.radio, "{}")
-    for number in 1...3 { try hook.append(.message, #"{"text":"old \#(number)","age_s":9000}"#) }
-    try hook.append(.message, #"{"text":"new"}"#)
-    try hook.append(.message, #"{"text":"old 4","age_s":9000}"#)
+    for (text, age) in [("a", 9000), ("b", 9000), ("c", 0), ("d", 9000), ("e", 0), ("f", 0), ("g", 9000)] {
+      try hook.append(.message, #"{"text":"\#(text)","age_s":\#(age)}"#)
+    }
     hook.upstream.setPaused(false)
     try hook.allSent()
-    #expect(hook.taken == ["new"])
+    let events = hook.got.flatMap { $0.json["events"]?.array ?? [$0.json] }
+    #expect(events.compactMap { $0["body"]?["text"]?.string } == ["c", "e", "f"])
     #expect(hook.upstream.status.losses.tooOld == 4)
     let told = hook.logged.filter { $0.contains("too old") }
     #expect(told.count == 1 && told[0].hasSuffix(": 4"), "\(hook.logged)")

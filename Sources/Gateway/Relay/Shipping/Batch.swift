@@ -44,7 +44,8 @@ struct Batch {
   /// Excluded events count as part of the batch. After `maxLeftOut` of them the batch ends, so that a long range of them does not hold up the loop.
   ///
   /// `folding`: leaves out old states of nodes; the batch ends at the end of its stretch. `had`: the upstream has acknowledged the lane up to this
-  /// event, even if its server lacks it now. `only`: exactly these events, as far as the journal has them and the filter permits them.
+  /// event, even if its server lacks it now. `only`: exactly these events, whatever their age, as far as the journal has them and the filter permits
+  /// them.
   init(
     after cursor: Int64, of store: Store, lane: Lane? = nil, limits: Limits, filter: EventFilter = EventFilter(),
     present: AgeLimit.Present? = nil, folding: Folding? = nil, had: Int64 = 0, only: [Int64]? = nil
@@ -174,14 +175,16 @@ private struct Reading {
     let sent = size + event.body.count + (collected.count + 1) * Batch.envelope
     guard collected.isEmpty || sent <= limits.bytes else { return false }
     let place = isSound ? folding?.place(of: event) : nil
-    var passes = place != .folded && only?.contains(event.seq) ?? true
+    let isNamed = only?.contains(event.seq) ?? false
+    var passes = place != .folded
     if passes, isSound {
       passes = try filter.passes(event, store)
-      if passes, filter.isTooOld(event, present) {
+      if passes, !isNamed, filter.isTooOld(event, present) {
         passes = false
         tooOld.append(event.seq)
       }
     }
+    if only != nil, !isNamed { passes = false }
     expected = event.seq + 1
     covered.events += 1
     covered.bytes += Int64(event.size)

@@ -141,14 +141,15 @@ final class JournalReader {
     return AgeLimit.Present(wall: Moment(clock), now: now, times: times)
   }
 
-  /// Reads a lane's next batch. `isPast`: for events that were sent before, whose age does not matter.
+  /// Reads a lane's next batch. `isPast`: for events that were sent before, whose age does not matter. `only`: as for `Batch`.
   func read(
-    _ lane: Lane, after cursor: Int64, limits: Batch.Limits, isPast: Bool = false
+    _ lane: Lane, after cursor: Int64, limits: Batch.Limits, isPast: Bool = false, only: [Int64]? = nil
   ) throws(StoreError) -> Batch {
     let present = isPast ? nil : self.present
     var batch = try Batch(
       after: cursor, of: store, lane: laneSent(lane), limits: limits, filter: filter, present: present,
-      folding: lane == Folding.lane ? foldingAhead(of: cursor, present) : nil, had: isPast ? 0 : lanes[lane].told.seq)
+      folding: lane == Folding.lane ? foldingAhead(of: cursor, present) : nil, had: isPast ? 0 : lanes[lane].told.seq,
+      only: only)
     if !isPast { batch.leaveOut(ahead(lane)) }
     return batch
   }

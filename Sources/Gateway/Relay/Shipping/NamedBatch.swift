@@ -36,9 +36,7 @@ extension JournalReader {
       return nil
     }
     let limits = Batch.Limits(events: named.seqs.count, bytes: .max)
-    let batch = try Batch(
-      after: cursor, of: store, lane: laneSent(lane), limits: limits, filter: filter, had: lanes[lane].told.seq,
-      only: named.seqs)
+    let batch = try read(lane, after: cursor, limits: limits, only: named.seqs)
     return batch.events.map(\.seq) == named.seqs ? batch : nil
   }
 }
