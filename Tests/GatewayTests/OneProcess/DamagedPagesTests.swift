@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import Foundation
 import Glibc
 import JSON
 import SQLite
+import TestSupport
 import Testing
 
 @testable import Gateway
@@ -38,6 +40,29 @@ import Testing
       return true
     }
     return gaps
+  }
+
+  @Test(arguments: [0, 1, 2, 3]) func `a read that the disk refuses once as a part begins costs no database`(
+    _ failures: Int
+  ) throws {
+    let scratch = Scratch(inMemory: true)
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: EventLoop().clocks)
+    let (epoch, words) = (store.epoch, StoreError.corrupt("a page"))
+    var tries = 0
+    func begin() throws(StoreError) -> Int {
+      try Daemon.begin(with: store, for: []) { () throws(StoreError) -> Int in
+        tries += 1
+        if tries <= failures { throw words }
+        return tries
+      }
+    }
+    if failures < 3 {
+      #expect(try begin() == failures + 1)
+    } else {
+      #expect(throws: words) { try begin() }
+      #expect(tries == 3)
+    }
+    #expect((store.epoch == epoch) == (failures < 2))
   }
 
   @Test func `a gateway starts with any page damaged, begins a new epoch and tells a gap`() throws {

@@ -6,14 +6,20 @@ import SQLite
 import Store
 
 extension Daemon {
-  /// Makes a part of the gateway that reads the database as it begins. If it finds damage, in whatever table, the database is replaced like one whose
-  /// damage shows when it is opened, and the part is made again, once: otherwise a single page would make every start fail. `others`: lets parts that
-  /// were made before begin with the new database.
+  /// Makes a part of the gateway that reads the database as it begins. If it finds damage twice, in whatever table, the database is replaced like one
+  /// whose damage shows when it is opened, and the part is made again, once: otherwise a single page would make every start fail. `others`: lets parts
+  /// that were made before begin with the new database.
   static func begin<Part>(
     with store: Store, for upstreams: [String], _ make: () throws(StoreError) -> Part,
     others: () throws(StoreError) -> Void = {}
   ) throws(StoreError) -> Part {
     do throws(StoreError) {
+      return try make()
+    } catch {
+      guard case .corrupt = error else { throw error }
+    }
+    do throws(StoreError) {
+      // A read that the disk refuses looks like damage, and may succeed now. Then a check of the whole database follows.
       return try make()
     } catch {
       guard case .corrupt = error else { throw error }
