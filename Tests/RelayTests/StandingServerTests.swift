@@ -377,6 +377,7 @@ import Timing
     #expect(!bench.pass(600) { bench.server.connections > connections })
     bench.server.fault = .well
     upstream.setPaused(false)
+    if case .stuck = upstream.progress { Issue.record("its events waited for the operator: \(upstream.progress)") }
     #expect(bench.pass(60) { bench.server.taken == ["1"] }, "\(upstream.status)")
   }
 

@@ -269,6 +269,8 @@ public final class Upstream {
     } else {
       pausing?.cancel()
       shipment.release([.paused])
+      // Events waited for the operator, and wait for the server from now on.
+      health.nothingWaits()
       resume()
     }
   }
