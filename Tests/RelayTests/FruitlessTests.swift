@@ -242,7 +242,7 @@ private final class Line {
     line.loop.pass(.seconds(3 * 3600 + 60))
     #expect(hub.greetings > 300)
     let untold = line.logged.filter { !$0.contains("came and went") }.map { String($0.prefix(21)) }
-    let (goes, comes) = ("hub: HTTP 503. Nothin", "hub: connected again;")
+    let (goes, comes) = ("hub: HTTP 503. Retryi", "hub: connected again;")
     #expect(untold == [goes, comes, goes, comes, "hub: HTTP 503, again:"], "\(line.logged.prefix(10))")
     #expect(line.logged.count == 8, "\(line.logged.suffix(5))")
     hub.isTroubled = false

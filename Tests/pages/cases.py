@@ -927,7 +927,7 @@ def two_of_one_name_are_told_apart_on_the_map(world):
       const { fillText } = CanvasRenderingContext2D.prototype;
       CanvasRenderingContext2D.prototype.fillText = function (words, ...more) { window.drawn.push(words); return fillText.call(this, words, ...more); };
       const one = (digits, name, lat) => JSON.stringify({ key: digits.repeat(32), name, type: "chat", lat, lon: 7, last_heard: Date.now(), hops: 1 });
-      window.fetch = (path, ...more) => (String(path).startsWith("/v1/contacts") ? Promise.resolve(new Response([one("aa", "Ana", 47), one("bb", "Ana", 49), one("cc", "Jo", 51)].join("\n"))) : real(path, ...more));""")
+      window.fetch = (path, ...more) => (String(path).startsWith("/v1/contacts") ? Promise.resolve(new Response([one("aa", "Ana", 47), one("bb", "Ana", 49), one("cc", "Jo", 51)].join("\\n"))) : real(path, ...more));""")
     browser.go(f"{world.host.base}/map")
     browser.until("their labels", lambda: {"Ana aaaaaa", "Ana bbbbbb", "Jo"} <= set(browser.script("return window.drawn")))
     assert "Ana" not in browser.script("return window.drawn")

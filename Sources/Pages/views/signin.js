@@ -47,6 +47,8 @@ function show(place, session, done) {
   };
   addEventListener("focus", look, { signal: ending.signal });
   document.addEventListener("visibilitychange", look, { signal: ending.signal });
+  // In this page's own address line, what `meshpost web` prints is another `#` alone, with which a browser loads nothing.
+  addEventListener("hashchange", () => location.reload(), { signal: ending.signal });
   const submit = async (event) => {
     event.preventDefault();
     button.disabled = true;
