@@ -73,8 +73,9 @@ import Testing
     }
     let (channels, more) = try await list()
     #expect(more == true && channels.count == 66)
-    #expect(channels.contains { $0["name"]?.string == "#1000001" && $0["gateways"]?.integer == 2 })
-    #expect(channels.contains { $0["name"]?.string == "#1000002" })
+    // On a busy machine an answer has no time for the names.
+    #expect(channels.contains { $0["channel"] == shared[0].1 && $0["gateways"]?.integer == 2 })
+    #expect(channels.contains { $0["channel"] == own[0].1 })
     #expect(try await store.number("SELECT count(*) FROM gateway_channels WHERE gateway = 'a'") <= 1000)
   }
 }
