@@ -81,7 +81,7 @@ private final class Ear {
     #expect(copies.due == nil && copies.takeDue(now: at(99)) == [])
     // The disk has refused them.
     copies.failed(try #require(due.first), now: at(70))
-    #expect(copies.takeDue(now: at(76)) == due)
+    #expect(copies.takeDue(now: at(129)) == [] && copies.takeDue(now: at(130)) == due)
   }
 
   @Test func `another payload, type or MAC is no copy, and the ninth copy is not kept`() throws {

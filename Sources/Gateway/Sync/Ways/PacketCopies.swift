@@ -293,11 +293,11 @@ struct PacketCopies {
     return found
   }
 
-  /// The disk has refused these copies: they are due again.
+  /// The disk has refused these copies: they are due again, later than others, because a disk that is full for hours would wake the gateway for each.
   mutating func failed(_ due: Due, now: MonotonicTime) {
     guard let place = groups.firstIndex(where: { $0.serial == due.serial }) else { return }
     groups[place].kept = max(0, groups[place].kept - due.copies.count)
     groups[place].missedTaken = max(0, groups[place].missedTaken - due.more)
-    groups[place].due = now + Self.quiet
+    groups[place].due = now + Self.missPause
   }
 }
