@@ -344,9 +344,9 @@ def ways_that_could_not_be_read_are_read_again(world):
     browser.script("""const real = window.fetch; window.fails = true;
       window.fetch = (path, ...more) => (window.fails && path.includes("ways=1") ? Promise.resolve(new Response("{}", { status: 500 })) : real(path, ...more));
       import("/pages/shell/route.js").then(({ route }) => route.go(`/map?message=${arguments[0]}`));""".replace("arguments[0]", cursor))
-    browser.shows("500", ".map-ways")
+    browser.shows("(500)", ".map-ways")
     browser.script("window.fails = false; return import('/pages/stores/live.js').then(({ live }) => live.tell('linked'))")
-    browser.until("its ways", lambda: browser.all(".map-ways") and "500" not in browser.text(".map-ways"))
+    browser.until("its ways", lambda: browser.all(".map-ways") and "(500)" not in browser.text(".map-ways"))
 
 
 @test
