@@ -245,11 +245,6 @@ extension WholeProgramTests {
       guard try run("mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", place) else { return }
       defer { _ = try? run("umount", "-l", place) }
       rig.writeHubConfiguration(database: "\(place)/hub.db")
-      try rig.startHub()
-      try say(rig, "hill", seq: 1, "before")
-      // Its regular end removes the files beside the database, for which the next start needs room.
-      rig.hub?.send(SIGTERM)
-      #expect(try rig.hub?.ended() == 0)
       // A file system in memory says that it is full some pages too early.
       let fillers = (0..<4).map { "\(place)/filler\($0)" }
       for filler in fillers { _ = try run("dd", "if=/dev/zero", "of=\(filler)", "bs=1k") }
@@ -267,7 +262,7 @@ extension WholeProgramTests {
       #expect(String(decoding: refused.body, as: UTF8.self).contains("the hub's disk is full"))
       for filler in fillers { unlink(filler) }
       try hub.line(with: "listening")
-      try say(rig, "hill", seq: 2, "after")
+      try say(rig, "hill", seq: 1, "after")
     }
   }
 }

@@ -69,6 +69,8 @@ extension Store {
     }
     marksLog = false
     database.keepsLog = false
+    // Emptied, so that it joins no older copy of the database that somebody puts into its place.
+    try checkpoint()
   }
 
   /// Whether the log was removed, moved or replaced: then what it has is lost if the gateway is killed.
