@@ -114,8 +114,6 @@ public struct StoreProvenance: Equatable, Sendable {
   public internal(set) var earlierLosses: [StoreLoss] = []
   /// All of these losses, the newest first.
   var losses: [StoreLoss] { [loss].compactMap(\.self) + earlierLosses }
-  /// Upstreams lack events of them, or may.
-  public var hasLosses: Bool { losses.contains { $0.atMost != 0 } }
   /// The newest events of lost epochs at servers.
   fileprivate var reaches: [Reach] = []
   /// All of these losses, the newest first, and what servers have of them; `nil`: no loss is known.
