@@ -217,15 +217,17 @@ extension WholeProgramTests {
       throws
     {
       let rig = try rig()
-      let scratch = Scratch()
+      // Each picture has a clock. A queue of pictures would show in the bytes that came since the time on the clock of the one that is seen:
+      // a busy machine makes pictures later, but not older.
       let script = """
-        import fcntl, os, pty, select, struct, sys, termios, time
+        import fcntl, os, pty, re, select, struct, sys, termios, time
         process, terminal = pty.fork()
         if process == 0: os.execvp("/bin/sh", ["sh", "-c", sys.argv[1]])
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        said, count, due, before, shown, seen = b"", 0, time.monotonic(), None, False, False
+        said, count, due, shown, seen, counts = b"", 0, time.monotonic(), False, False, []
         while True:
             if select.select([terminal], [], [], 1)[0]:
+                counts.append((time.time(), count))
                 try: data = os.read(terminal, 96)
                 except OSError: break
                 if not data: break
@@ -235,28 +237,26 @@ extension WholeProgramTests {
                 # 960 bytes a second, and not more.
                 due = max(due, time.monotonic() - 0.1) + len(data) / 960
                 time.sleep(max(0, due - time.monotonic()))
-            if before is None and os.path.exists(sys.argv[2]): before = count
             if b"radio     " in said and not shown:
                 shown = True
                 print("shown", flush=True)
             if b"number 40" in said and not seen:
                 seen = True
-                print("seen", 0 if before is None else count - before, flush=True)
+                clock = re.findall(rb" (\\d\\d):(\\d\\d):(\\d\\d)", said[:said.index(b"number 40")])[-1]
+                now = time.localtime()
+                age = (now.tm_hour * 3600 + now.tm_min * 60 + now.tm_sec - sum(int(one) * by for one, by in zip(clock, (3600, 60, 1)))) % 86400
+                drawn = int(time.time()) - age
+                print("seen", count - max((before for at, before in counts if at <= drawn), default=0), flush=True)
                 os.write(terminal, b"q")
         print("ended", flush=True)
         """
-      let reader = try Program(
-        "/usr/bin/env", ["TERM=xterm", "python3", "-c", script, top(rig), scratch.location("stored")])
+      let reader = try Program("/usr/bin/env", ["TERM=xterm", "python3", "-c", script, top(rig)])
       try reader.line(with: "shown")
       for number in 1...40 { rig.radio?.write("chan r1 0 number \(number)") }
-      try untilTrue("all in the store") {
-        try rig.meshpost("messages", "--limit", "1").lines.contains { $0.contains("number 40") }
-      }
-      _ = scratch.write("stored", "")
       let words = try reader.line(with: "seen").split(separator: " ")
-      // The picture in transit, one that waits for the answer to it, and the one with the message: some 2 KB each.
+      // A second of the clock, and the picture with the message: some 1 KB and 2 KB.
       let bytes = try #require(words.last.flatMap { Int($0) })
-      #expect(bytes < 8000, "bytes that came between the message's being stored and being seen")
+      #expect(bytes < 8000, "bytes that came since the picture with the message was made")
       try reader.line(with: "ended")
     }
   }
