@@ -136,6 +136,29 @@ extension WholeProgramTests {
     #expect(throws: ExitCode(EX_USAGE)) { _ = try InputFile.read("") }
   }
 
+  @Test func `a pipe, a device and standard output are written where they are, and without force`() throws {
+    let scratch = Scratch()
+    let pipe = scratch.location("pipe")
+    #expect(mkfifo(pipe, 0o600) == 0)
+    // Without a reader, opening would wait for one.
+    let reader = open(pipe, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+    defer { close(reader) }
+    try OutputFile.write("air", to: pipe, replaces: false)
+    var bytes = [UInt8](repeating: 0, count: 8)
+    let count = read(reader, &bytes, 8)
+    #expect(count == 3 && bytes.starts(with: "air".utf8))
+    try OutputFile.write("air", to: "/dev/null", replaces: false)
+    let output = try OutputFile("/dev/stdout", replaces: false)
+    try output.close()
+    for (location, kind) in [(pipe, S_IFIFO), ("/dev/null", S_IFCHR)] {
+      var facts = stat()
+      let isThere = stat(location, &facts) == 0
+      #expect(isThere && facts.st_mode & S_IFMT == kind, "\(location)")
+    }
+    let file = scratch.write("map.html", "an earlier map")
+    #expect(throws: ExitCode(EX_CANTCREAT)) { try OutputFile.write("x", to: file, replaces: false) }
+  }
+
   @Test func `bytes that are not UTF-8 are found where they begin`() {
     // Letters, an own U+FFFD, a foreign encoding, and sequences that end too early.
     let cases: [([UInt8], Int?)] = [

@@ -79,28 +79,38 @@ final class OutputFile {
   var isTerminal: Bool { location == nil && Console.isTerminal }
 
   /// `grows`: the file has its final name from the beginning, because it grows for hours. `isSecret`: only the owner may read it. `replaces`: whether
-  /// it may replace an existing file; a pipe loses nothing.
+  /// it may replace an existing file. A pipe and a device lose nothing, and keep their place in the folder.
   init(_ location: String?, grows: Bool = false, isSecret: Bool = false, replaces: Bool = true) throws {
     // Its part would be a file of the name ".part".
     if location == "" { throw Failure.file("") }
-    if !replaces, let location, Self.holds(location) {
-      throw Failure.say("\(location) exists already: --force replaces it", EX_CANTCREAT)
+    // Opened anew, a file behind it would lose what it has.
+    let named = location.flatMap { OutputFile.isStandardOutput($0) ? nil : $0 }
+    let there = named.flatMap { OutputFile.kind(of: $0) }
+    let isStream = there == S_IFIFO || there == S_IFCHR
+    if !replaces, let named, there != nil, !isStream {
+      throw Failure.say("\(named) exists already: --force replaces it", EX_CANTCREAT)
     }
-    self.location = location
-    part = (location ?? "") + (grows ? "" : ".part")
-    guard let location else {
+    self.location = named
+    let isPart = !grows && !isStream
+    part = (named ?? "") + (isPart ? ".part" : "")
+    guard let named else {
       descriptor = 1
       return
     }
     // Others may be able to read a file of an earlier attempt.
-    if !grows { unlink(part) }
+    if isPart { unlink(part) }
     descriptor = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isSecret ? 0o600 : 0o644)
-    guard descriptor >= 0 else { throw Failure.file(location) }
+    guard descriptor >= 0 else { throw Failure.file(named) }
   }
 
-  private static func holds(_ location: String) -> Bool {
+  private static func isStandardOutput(_ location: String) -> Bool {
+    ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].contains { location.isExactly($0) }
+  }
+
+  /// The kind of file, as in `st_mode`; `nil`: there is none.
+  private static func kind(of location: String) -> mode_t? {
     var facts = stat()
-    return stat(location, &facts) == 0 && ![S_IFIFO, S_IFCHR].contains(facts.st_mode & S_IFMT)
+    return stat(location, &facts) == 0 ? facts.st_mode & S_IFMT : nil
   }
 
   // An incomplete file is no backup.
