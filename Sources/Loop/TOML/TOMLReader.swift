@@ -118,7 +118,16 @@ public struct TOMLReader {
 
   /// One of a few words.
   public mutating func choice(_ key: String, of allowed: [String], default fallback: String) -> String {
-    guard let text = string(key) else { return fallback }
+    guard let value = take(key) else { return fallback }
+    let text: String
+    switch value.kind {
+    case .string(let string): text = string
+    // A word such as "5", without its quotation marks.
+    case .integer(let integer): text = "\(integer)"
+    default:
+      note(key, "expected one of \(allowed.joined(separator: ", ")), found \(value.kindName)")
+      return fallback
+    }
     guard allowed.contains(text) else {
       note(key, "\"\(text)\" is not allowed: \(allowed.joined(separator: ", "))")
       return fallback

@@ -249,6 +249,17 @@ import Timing
     try rig.until("it to try") { try rig.upstream("vault")?["state"]?.string == "waiting" }
   }
 
+  @Test func `a mistake in an upstream that is added names its key, and no line of a file`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    func error(_ more: String) throws -> String? {
+      try add("broker", rig, #","kind":"mqtt"\#(more)"#, url: "mqtt://127.0.0.1:1").json["error"]?.string
+    }
+    #expect(try error(#","version":6"#) == #"version: "6" is not allowed: auto, 5, 3.1.1"#)
+    #expect(try error(#","format":true"#) == "format: expected one of json, compact, found true or false")
+    #expect(try error(#","version":5"#) == nil)
+  }
+
   @Test func `an upstream that cannot work is not added, and the others keep their connections`() throws {
     let rig = try Rig()
     try rig.startSynced()

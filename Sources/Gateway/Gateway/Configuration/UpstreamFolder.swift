@@ -7,6 +7,7 @@ import Messaging
 import Relay
 import Store
 import TOML
+import UntrustedText
 
 /// Upstreams that were added at run time: each is a file beside the database, with the keys of an `[[upstream]]`.
 ///
@@ -36,7 +37,7 @@ struct UpstreamFolder {
         guard let bytes = Files.read(file, most: Self.maxBytes) else {
           throw Failure(description: "\(file): cannot be read")
         }
-        let parsed = try Self.parse(bytes, file: file)
+        let parsed = try Self.parse(bytes) { "\(file): \($0)" }
         upstreams.append(parsed.upstream)
         lacks += parsed.lacks
         warnings += parsed.warnings
@@ -57,20 +58,23 @@ struct UpstreamFolder {
   /// An upstream, problems that prevent it from working, and warnings.
   typealias Parsed = (upstream: UpstreamSettings, lacks: [String], warnings: [String])
 
-  private static func parse(_ bytes: [UInt8], file: String) throws(Failure) -> Parsed {
+  /// `words`: what to say of a mistake.
+  private static func parse(_ bytes: [UInt8], _ words: (TOMLError) -> String) throws(Failure) -> Parsed {
     do {
       var table = TOMLReader(try TOMLParser.parse(bytes))
       let upstream = UpstreamConfiguration.read(&table)
       if let upstream { UpstreamConfiguration.checkTopics(upstream, beside: [], gateway: nil, &table) }
       table.finish()
       guard table.errors.isEmpty, let upstream else {
-        throw Failure(description: table.errors.map { "\(file): \($0)" }.joined(separator: "\n"))
+        throw Failure(description: table.errors.map(words).joined(separator: "\n"))
       }
-      return (upstream, table.lacks.map { "\(file): \($0)" }, table.warnings.map { "\(file): \($0)" })
+      return (upstream, table.lacks.map(words), table.warnings.map(words))
     } catch let failure as Failure {
       throw failure
+    } catch let error as TOMLError {
+      throw Failure(description: words(error))
     } catch {
-      throw Failure(description: "\(file): \(error)")
+      throw Failure(description: "\(error)")
     }
   }
 
@@ -88,7 +92,8 @@ struct UpstreamFolder {
       }
       let added: Parsed
       do throws(Failure) {
-        added = try Self.parse(Array(text.utf8), file: name)
+        // Who adds it has no file: its key says which option or field is wrong.
+        added = try Self.parse(Array(text.utf8)) { Visible.line($0.reason) }
       } catch {
         throw .invalid(error.description)
       }

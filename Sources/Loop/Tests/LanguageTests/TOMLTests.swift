@@ -155,6 +155,19 @@ import Testing
     #expect(reader.errors.contains { $0.reason.contains("low, high") })
   }
 
+  @Test func `a word that is a number may be written as one, and another kind is answered with all words`() throws {
+    var reader = TOMLReader(try parse("version = 5\nother = 6\nlevel = true"))
+    let version = reader.choice("version", of: ["auto", "5"], default: "auto")
+    #expect(version == "5")
+    _ = reader.choice("other", of: ["auto", "5"], default: "auto")
+    _ = reader.choice("level", of: ["low", "high"], default: "low")
+    reader.finish()
+    #expect(
+      reader.errors.map(\.reason) == [
+        "other: \"6\" is not allowed: auto, 5", "level: expected one of low, high, found true or false",
+      ])
+  }
+
   @Test func `an unknown key is answered with a near one, also with one that stands nowhere in the text`() throws {
     var reader = TOMLReader(try parse("lnik = 1\nwbe = 1\nspeed = 1"))
     _ = reader.string("link")
