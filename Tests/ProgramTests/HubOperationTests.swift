@@ -297,6 +297,20 @@ extension WholeProgramTests {
       #expect(try command(rig, "backup", "--patience", "0", backup).code == 64)
     }
 
+    @Test func `the doctor of a hub whose database file was removed says what that means, and what to do`() throws {
+      let rig = try Rig()
+      try rig.startHub()
+      try ship(rig, "g", from: 1, [0])
+      try FileManager.default.removeItem(atPath: rig.scratch.location("hub.db"))
+      try untilTrue("the hub to notice") { try reason(rig) == "database_lost" }
+      let doctor = try command(rig, "doctor")
+      #expect(doctor.code == 1)
+      #expect(
+        doctor.lines.contains { $0.contains("the database file was removed or replaced: what the hub takes now is") },
+        "\(doctor.lines)")
+      #expect(doctor.lines.contains { $0.contains("put the file or a backup back") }, "\(doctor.lines)")
+    }
+
     @Test func `the doctor of an unconfigured hub names each problem and its place`() throws {
       let rig = try Rig()
       let missing = try command(rig, "doctor")

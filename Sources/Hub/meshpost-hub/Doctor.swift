@@ -121,8 +121,6 @@ struct Doctor: AsyncParsableCommand {
     let reason = (try? JSONValue(parsing: response.body))?["reason"]?.string
     return response.status == 200
       ? HubFinding("hub", .ok, "it is ready on \(place)")
-      : HubFinding(
-        "hub", .failed, "not ready on \(place): \(reason ?? "HTTP \(response.status)")",
-        "See the findings about the database, and the hub's log.")
+      : .notReady(reason ?? "HTTP \(response.status)", on: place)
   }
 }

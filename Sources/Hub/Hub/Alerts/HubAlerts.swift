@@ -89,7 +89,7 @@ actor HubAlerts {
 
   func check() async {
     let isLost = stores.probe.problem() == .lost
-    if isLost { read(lossSubject, .bad(text: "\(name): \(DatabaseProbe.lostFile)")) }
+    if isLost { read(lossSubject, .bad(text: "\(name): \(DatabaseProbe.lostFile). \(DatabaseProbe.lostRemedy)")) }
     // A lost file still answers.
     let problem = isLost ? nil : stores.probe.problem()
     if let problem, problem != .starting, problem != .outdated {

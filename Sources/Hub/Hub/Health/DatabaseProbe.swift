@@ -68,9 +68,9 @@ final class DatabaseProbe: Sendable {
     self.disk.withLock { $0 = disk }
   }
 
-  static let lostFile =
-    "the database file was removed or replaced: what the hub takes now is lost when it ends. End the hub, put the file or a backup back, and "
-    + "start it: gateways send again what they still have"
+  static let lostFile = "the database file was removed or replaced: what the hub takes now is lost when it ends"
+  static let lostRemedy =
+    "End the hub, put the file or a backup back, and start it: gateways send again what they still have"
 
   static let noTables =
     "the database has no tables any more: was it dropped, and made anew? To have the old one back, end all hubs and restore a backup. Otherwise "
@@ -128,7 +128,7 @@ final class DatabaseProbe: Sendable {
         return state.failure
       }
       if isLost {
-        if before != .lost { HubLog.write(.error, Self.lostFile) }
+        if before != .lost { HubLog.write(.error, "\(Self.lostFile). \(Self.lostRemedy)") }
         return false
       }
       if before != nil, !isReadOnly { HubLog.write(.notice, "the database answers again") }

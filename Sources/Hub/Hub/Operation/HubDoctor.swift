@@ -287,6 +287,15 @@ public struct HubFinding: Sendable, Equatable {
     (self.name, self.state, self.message, self.remedy) = (name, state, message, remedy)
   }
 
+  /// The finding about a hub that serves, and is not ready. `reason`: of its answer to `/readyz`.
+  public static func notReady(_ reason: String, on place: String) -> HubFinding {
+    if DatabaseProbe.Problem(rawValue: reason) == .lost {
+      return HubFinding("hub", .failed, "not ready on \(place): \(DatabaseProbe.lostFile)", DatabaseProbe.lostRemedy)
+    }
+    return HubFinding(
+      "hub", .failed, "not ready on \(place): \(reason)", "See the findings about the database, and the hub's log.")
+  }
+
   /// Findings as `{"ok", "findings": [{"check", "state", "words", "remedy"}]}`.
   public static func json(_ findings: [HubFinding]) -> [UInt8] {
     JSONWriter.object([
