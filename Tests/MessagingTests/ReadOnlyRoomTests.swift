@@ -60,6 +60,21 @@ import Testing
     #expect(try fixture.bench.send(SendRequest(to: "Lobby", text: "hello")).get().count == 1)
   }
 
+  @Test func `nobody logs in to a companion, and nothing is sent for it`() throws {
+    let fixture = try fixture()
+    let companion = StoredContact(
+      contact: Contact(key: room.key, type: .chat, name: "Birch"), onRadio: true, firstSeen: 0, lastHeard: nil)
+    let result = try fixture.bench.result("a refusal") { () throws(Refusal) in
+      try await fixture.service.logIn(companion, password: "password")
+    }
+    guard case .failure(.invalid(let words)) = result else {
+      Issue.record("\(result)")
+      return
+    }
+    #expect(words.contains("Birch is a companion"))
+    #expect(try fixture.service.credentials.read()[room.key] == nil)
+  }
+
   @Test func `a waiting post to a read-only room fails with that reason`() throws {
     let fixture = try fixture()
     _ = try fixture.bench.send(SendRequest(to: "Lobby", text: "too early", key: "p")).get()

@@ -107,6 +107,9 @@ public final class NodeService {
     _ stored: StoredContact, password: Text?, keepsReadOnly: Bool = false
   ) async throws(Refusal) -> NodeAnswer {
     let contact = stored.contact
+    guard contact.type != .chat else {
+      throw .invalid("\(contact.name.string) is a companion: nobody logs in to it, only to repeaters, rooms and sensors")
+    }
     try await restore(stored)
     guard let given = password ?? self.password(contact.key) else {
       throw .invalid("no password is stored for \(contact.name.string): give one")
