@@ -281,9 +281,12 @@ struct UpstreamCommand: ParsableCommand {
 
   struct Test: ExchangeCommand {
     static let configuration = CommandConfiguration(
-      abstract: "Check that an upstream answers and accepts this gateway. A webhook gets an event of kind `test`.")
+      abstract:
+        "Check that an upstream answers and accepts this gateway. A webhook or a hook's program gets an event of kind `test`.",
+      discussion: Examples.of("upstream test"))
     @OptionGroup var connection: Connection
-    @Argument(help: "The upstream's name.", completion: Completing.upstreams) var upstream: String
+    @Argument(help: "The upstream's name; a hook's is hook/NAME.", completion: Completing.upstreams)
+    var upstream: String
 
     var exchange: Exchange {
       let target = "/v1/upstreams/test".with(["upstream": upstream])

@@ -31,6 +31,11 @@ enum Examples {
       Example("meshpost upstream test field", "whether it answers, and accepts this gateway"),
       Example("meshpost upstream remove field", "it gets nothing any more"),
     ],
+    "upstream test": [
+      Example("meshpost upstream test field", "whether it answers, and accepts this gateway"),
+      Example("meshpost upstream test hook/ping", "run a hook's program with an event of kind test"),
+      Example("meshpost upstream retry hook/ping", "then run it for the events that it failed for"),
+    ],
     "node": [
       Example("meshpost node login Ridge", "asks for the password, once"),
       Example("meshpost node status Ridge", "its battery, air time and counters"),
