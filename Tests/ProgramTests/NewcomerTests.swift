@@ -119,6 +119,17 @@ extension WholeProgramTests {
   }
 }
 
+@Suite struct StandingWordsTests {
+  @Test func `an upstream that gets only the end of a message is not shown as one that is behind`() {
+    func row(_ more: (String, JSONValue)...) -> String {
+      let upstream = JSONValue.object([("name", .string("hub")), ("state", .string("waiting"))] + more)
+      return "\(Show.outgoing(.object([("text", .string("hi")), ("upstreams", .array([upstream]))])))"
+    }
+    #expect(row().hasSuffix("hi  [hub waiting]"), "\(row())")
+    #expect(row(("awaits_end", .bool(true))).hasSuffix("hi  [hub gets it when it has ended]"))
+  }
+}
+
 @Suite struct CountedTests {
   @Test func `one is not several`() {
     #expect([0, 1, 2].map { Show.counted($0, "hop") } == ["0 hops", "1 hop", "2 hops"])

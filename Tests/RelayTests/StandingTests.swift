@@ -108,6 +108,27 @@ import Testing
     #expect(try states(rows, bench.upstream) == [.passed])
   }
 
+  @Test func `a message that has not ended waits for its end at an upstream that gets only ends`() throws {
+    let bench = try Bench()
+    var filter = EventFilter()
+    filter.endsOnly = true
+    let late = try upstream(bench, .init(name: "late", filter: filter, fromStart: true))
+    defer { late.stop() }
+    var message = OutgoingMessage(
+      key: "k", origin: "control", priority: 0, kind: .direct,
+      recipient: PublicKey(bytes: Array(repeating: 5, count: 32)),
+      text: "hello", created: Self.moment, lifetime: 1000)
+    bench.store.write { store throws(SQLiteError) in message = try store.insertOutgoing(message) ?? message }
+    try bench.store.commitNow()
+    var standing: MessageStanding { get throws { try late.journal.standing(of: .sent(message, .last)) } }
+    #expect(try standing == MessageStanding(upstream: "late", state: .waiting, awaitsEnd: true))
+    #expect(try bench.upstream.journal.standing(of: .sent(message, .last)).awaitsEnd == false)
+    (message.state, message.endedAt) = (.failed, Self.moment.milliseconds)
+    bench.store.write { store throws(SQLiteError) in try store.updateOutgoing(message, at: Self.moment) }
+    try bench.store.commitNow()
+    #expect(try standing == MessageStanding(upstream: "late", state: .waiting))
+  }
+
   @Test func `a message that the quota deleted is lost, and later unknown`() throws {
     let bench = try Bench(journalMaxSize: 1000)
     bench.answers = [bench.answer(503)]

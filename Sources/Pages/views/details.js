@@ -149,7 +149,7 @@ export class MessageDetails {
       const standings = found.upstreams ?? [];
       this.#showWays(found);
       fill(this.upstreams, standings.length ? [make("h3", { text: t("upstreams") }), make("ul", { class: "plain" }, standings.map((one) =>
-        make("li", { class: "standing-line" }, named(one.name), make("span", { class: `word ${one.state}`, text: t(`standing.${one.state}`) + (one.up_to_date === false ? ` ${t("standing.behind")}` : "") }))))] : null);
+        make("li", { class: "standing-line" }, named(one.name), make("span", { class: `word ${one.state}`, text: t(one.awaits_end ? "standing.later" : `standing.${one.state}`) + (one.up_to_date === false ? ` ${t("standing.behind")}` : "") }))))] : null);
     } catch { /* the line is cut: the rest is shown */ }
   }
 

@@ -171,6 +171,7 @@ extension Shape {
     public let name = Field<String>("name", "the upstream")
     public let state = Field<String>("state", "acknowledged, waiting, dead_letter, dropped, filtered, passed, lost or unknown: see control-socket.md")
     public let upToDate = Field<Bool?>("up_to_date", "if sent: it has the newest state, too")
+    public let awaitsEnd = Field<Bool?>("awaits_end", "if waiting: the message has not ended, and the upstream gets only its end")
     public let seq = Field<Int64?>("seq", "the dead letter's seq, for `upstream retry`")
   }
   public struct Adopted: Sendable { @inlinable public init() {}

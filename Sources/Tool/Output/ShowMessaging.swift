@@ -92,6 +92,7 @@ extension Show {
       case "acknowledged":
         state = upstream[row.upToDate] == false ? "acknowledged, not its newest state" : "acknowledged"
       case "dead_letter": state = "dead letter \(upstream[row.seq] ?? 0)"
+      case "waiting" where upstream[row.awaitsEnd] == true: state = "gets it when it has ended"
       case let other?: state = clean(other)
       }
       return "\(clean(upstream[row.name])) \(state)"

@@ -79,6 +79,7 @@ struct MessageRow {
       json.field(row.name, standing.upstream)
       json.field(row.state, standing.state.rawValue)
       json.field(row.upToDate, standing.isCurrent)
+      json.field(row.awaitsEnd, standing.awaitsEnd ? true : nil)
       json.field(row.seq, standing.deadLetter)
     }
   }

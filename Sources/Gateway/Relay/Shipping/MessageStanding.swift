@@ -29,6 +29,8 @@ public struct MessageStanding: Equatable, Sendable {
   public var isCurrent: Bool?
   /// The dead letter's number, for a retry.
   public var deadLetter: Int64?
+  /// It waits for the end of a sent message: the upstream gets only that (`outgoing = "ended"`).
+  public var awaitsEnd = false
 }
 
 extension Relay {
@@ -53,7 +55,8 @@ extension JournalReader {
     guard let text = textEvent(events, of: message) else {
       var filter = filter
       filter.endsOnly = false
-      standing.state = try filter.passes(event(events.text, of: message), store) ? .waiting : .filtered
+      standing.awaitsEnd = try filter.passes(event(events.text, of: message), store)
+      standing.state = standing.awaitsEnd ? .waiting : .filtered
       return standing
     }
     standing.state = try state(of: message, event: text)
