@@ -92,13 +92,15 @@ struct LocalDoctor {
       return [finding("configuration", "warning", "\(file) cannot be read", "`sudo meshpost doctor` checks it.")]
     }
     // `try?`: the reason why the check is impossible is already printed.
-    guard let mistakes = (try? ConfigurationCheck(file))?.mistakes else {
+    guard let check = try? ConfigurationCheck(file) else {
       return [finding("configuration", "warning", "\(file) could not be checked", nil)]
     }
     let remedy = "Correct it, or let `sudo meshpost setup` ask again; then `sudo systemctl restart meshpost`."
-    return mistakes.isEmpty
+    let found =
+      check.mistakes.isEmpty
       ? [finding("configuration", "ok", "\(file) is valid", nil)]
-      : mistakes.map { finding("configuration", "failed", "\(file): line \($0.line): \($0.words)", remedy) }
+      : check.mistakes.map { finding("configuration", "failed", "\(file): line \($0.line): \($0.words)", remedy) }
+    return found + check.ofStore.map { finding("store", "failed", $0, nil) }
   }
 
   /// The daemon's own findings, and whether it is of this version.

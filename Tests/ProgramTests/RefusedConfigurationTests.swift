@@ -25,5 +25,22 @@ extension WholeProgramTests {
       let blank = try Program.own("meshpostd", ["--check", "--config", rig.scratch.write("blank.toml", "# later\n")])
       #expect(try blank.ended() == 0 && blank.lines.contains { $0.contains("it has no setting") }, "\(blank.lines)")
     }
+
+    @Test func `the check of a configuration also says what is wrong with its database, and changes nothing`() throws {
+      let rig = try Rig()
+      rig.writeGatewayConfiguration()
+      let database = rig.scratch.write("gw.db", String(repeating: "no database ", count: 500))
+      func check() throws -> [String] {
+        let check = try Program.own("meshpostd", ["--check", "--config", rig.scratch.location("gw.toml")])
+        #expect(try check.ended() == 0, "the configuration is valid: \(check.lines)")
+        return check.lines
+      }
+      let before = try FileManager.default.contentsOfDirectory(atPath: rig.scratch.folder.path()).sorted()
+      let lines = try check()
+      #expect(lines.contains { $0.contains("store.location: the store is damaged") }, "\(lines)")
+      #expect(try FileManager.default.contentsOfDirectory(atPath: rig.scratch.folder.path()).sorted() == before)
+      try FileManager.default.removeItem(atPath: database)
+      #expect(try !check().contains { $0.contains("store.location") }, "there is none yet")
+    }
   }
 }

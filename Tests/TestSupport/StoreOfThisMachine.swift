@@ -12,4 +12,6 @@ extension Store {
   public static func restore(_ backup: String, settings: Settings) throws(StoreError) -> Store.Replaced? {
     try restore(backup, settings: settings, clocks: LinuxClocks())
   }
+
+  public static func trouble(_ location: String) -> StoreError? { trouble(location, clocks: LinuxClocks()) }
 }

@@ -10,7 +10,7 @@ let usage = """
   usage: meshpostd [--config FILE] [--check | --restore FILE] [--version]
 
     --config FILE   the configuration file (default: /etc/meshpost/meshpostd.toml)
-    --check         validate the configuration and exit
+    --check         validate the configuration, look at the store, and exit
     --restore FILE  replace the store with a backup (meshpost backup) and exit
     --version       print the version and exit
   """
@@ -60,6 +60,7 @@ do {
     // The gateway starts without what these need.
     for lack in configuration.lacks { Log().warning(lack) }
     for open in configuration.openFiles(of: file) { Log().warning("\(file): \(open.words): \(open.remedy)") }
+    if let trouble = configuration.storeTrouble { Log().warning("\(file): \(trouble)") }
     exit(configuration.lacks.isEmpty ? 0 : EX_CONFIG)
   }
   if let backup {

@@ -65,16 +65,30 @@ public final class Database {
 
   /// Opens or creates the file.
   public init(location: String, readOnly: Bool = false) throws(SQLiteError) {
-    var opened: OpaquePointer?
     let flags = readOnly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
-    let code = sqlite3_open_v2(location, &opened, flags | SQLITE_OPEN_NOMUTEX, nil)
+    handle = try Self.open(location, flags, location)
+  }
+
+  /// Opens a file that nobody writes: it is read without its log and without locks, and no file is made beside it.
+  public init(unwritten location: String) throws(SQLiteError) {
+    let path = location.utf8.map { byte -> String in
+      let isPlain = byte > 0x20 && byte < 0x7F && !"%?#".utf8.contains(byte)
+      return isPlain ? String(Unicode.Scalar(byte)) : "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16)
+    }.joined()
+    let scheme = path.hasPrefix("/") ? "file://" : "file:"
+    handle = try Self.open("\(scheme)\(path)?immutable=1", SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, location)
+  }
+
+  private static func open(_ name: String, _ flags: Int32, _ location: String) throws(SQLiteError) -> OpaquePointer {
+    var opened: OpaquePointer?
+    let code = sqlite3_open_v2(name, &opened, flags | SQLITE_OPEN_NOMUTEX, nil)
     guard code == SQLITE_OK, let opened else {
       let message = opened.map { String(cString: sqlite3_errmsg($0)) } ?? "no memory"
       sqlite3_close_v2(opened)
       throw SQLiteError(code: code, message: "\(location): \(message)")
     }
-    handle = opened
-    sqlite3_extended_result_codes(handle, 1)
+    sqlite3_extended_result_codes(opened, 1)
+    return opened
   }
 
   deinit {

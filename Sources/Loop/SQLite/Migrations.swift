@@ -17,14 +17,21 @@ extension Database {
     Int(try value("PRAGMA user_version")?.integer ?? 0)
   }
 
-  /// Runs the missing steps, each in its own transaction.
+  /// The number of the last migration that was run.
   ///
   /// A file from a newer version is refused: an older program would not keep its rules.
-  public func migrate(_ migrations: [Migration]) throws(SQLiteError) {
+  @discardableResult
+  public func knownVersion(_ migrations: [Migration]) throws(SQLiteError) -> Int {
     let current = try schemaVersion()
     if let newest = migrations.last?.number, current > newest {
       throw SQLiteError(newer: current, than: newest)
     }
+    return current
+  }
+
+  /// Runs the missing steps, each in its own transaction.
+  public func migrate(_ migrations: [Migration]) throws(SQLiteError) {
+    let current = try knownVersion(migrations)
     for migration in migrations where migration.number > current {
       do {
         try execute("BEGIN IMMEDIATE; \(migration.sql); PRAGMA user_version = \(migration.number); COMMIT")

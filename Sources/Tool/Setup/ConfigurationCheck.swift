@@ -18,6 +18,13 @@ struct ConfigurationCheck {
   /// With these the gateway starts, perhaps without some of its parts.
   private(set) var warnings: [Remark] = []
 
+  /// What is wrong with the database, which no gateway has open.
+  var ofStore: [String] {
+    let mark = "store.location: "
+    return warnings.filter { $0.line == 0 && $0.words.begins(with: mark) }
+      .map { String(decoding: $0.words.utf8.dropFirst(mark.utf8.count), as: UTF8.self) }
+  }
+
   /// `credentials`: the folder with the service's secrets.
   init(_ file: String, credentials: String? = nil) throws {
     var ends: [Int32] = [0, 0]

@@ -37,6 +37,16 @@ final class StoreLock {
     return false
   }
 
+  /// Whether a process has the store. It makes no file, and lets go of the lock at once: a start that needs it meanwhile tries again.
+  static func isTaken(_ location: String) -> Bool {
+    let descriptor = open(location + ".lock", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+    guard descriptor >= 0 else { return false }
+    defer { close(descriptor) }
+    guard flock(descriptor, LOCK_SH | LOCK_NB) == 0 else { return true }
+    flock(descriptor, LOCK_UN)
+    return false
+  }
+
   deinit {
     guard descriptor >= 0 else { return }
     // Closing would not release it: a child before its exec still has the descriptor, and with it the lock.
