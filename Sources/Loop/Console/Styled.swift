@@ -34,3 +34,9 @@ public struct Styled: ExpressibleByStringLiteral, ExpressibleByStringInterpolati
     public mutating func appendInterpolation(_ line: Styled) { pieces += line.pieces }
   }
 }
+
+extension Styled: Equatable {
+  public static func == (left: Styled, right: Styled) -> Bool {
+    left.pieces.elementsEqual(right.pieces) { $0.style == $1.style && $0.text == $1.text }
+  }
+}

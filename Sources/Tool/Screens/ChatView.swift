@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Console
 import ControlShapes
 import Glibc
 import JSON
@@ -7,7 +8,7 @@ import UntrustedText
 
 /// The screen of `meshpost chat`: the conversation, a notice line, and an input line.
 final class ChatView {
-  typealias Line = Terminal.Line
+  typealias Line = Styled
 
   private(set) var target: JSONValue
   /// The conversation, in order.
@@ -140,9 +141,8 @@ final class ChatView {
     let hint =
       notice.map(Show.clean) ?? failure ?? "Enter sends, Tab completes, /to /react /retry /cancel /quit"
     let (text, cursor) = editor.window(size.columns - 3)
-    let lines =
-      [Line(title(size.columns), .bold)] + empty + body
-      + [Line(hint, .faint), Line([(.accent, "> "), (.plain, text)])]
+    let prompt: Line = "\("> ", .accent)\(text)"
+    let lines = [Line(title(size.columns), .bold)] + empty + body + [Line(hint, .faint), prompt]
     return (Array(lines.suffix(size.rows)), (max(size.rows - 1, 0), cursor + 2))
   }
 
@@ -168,9 +168,9 @@ final class ChatView {
     let text = message[Shape.Message().text].map { Show.clean($0) } ?? "data"
     let words =
       "\(Show.format(message[Shape.Message().receivedAt] ?? 0, "%H:%M")) \(isOurs ? "me" : Show.clean(author)): \(text)\(tail)"
-    let style: Terminal.Style = message[Shape.Message().state] == "failed" ? .bad : isOurs ? .good : .plain
-    return TextWidth.wrap(words, to: columns - 1, indent: 6).enumerated().map { number, line in
-      Line([(.accent, isChosen && number == 0 ? "▸" : " "), (style, line)])
+    let style: Styled.Style = message[Shape.Message().state] == "failed" ? .bad : isOurs ? .good : .plain
+    return TextWidth.wrap(words, to: columns - 1, indent: 6).enumerated().map { number, line -> Line in
+      "\(isChosen && number == 0 ? "▸" : " ", .accent)\(line, style)"
     }
   }
 

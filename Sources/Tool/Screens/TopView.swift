@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
+import Console
 import ControlShapes
 import Glibc
 import JSON
 
 /// The display of `meshpost top`, as lines for a screen of any size.
 final class TopView {
-  typealias Line = Terminal.Line
-  typealias Style = Terminal.Style
+  typealias Line = Styled
 
   private static let maxMessages = 200
   /// From this width on, messages and nodes are side by side.
@@ -75,7 +75,7 @@ final class TopView {
     if let error = status[Shape.Status().radio]?[row.error] { words = error }
     if let battery = radio[Shape.Radio().batteryMv], battery > 0 { words += ", \(Double(battery) / 1000) V" }
     if let noise = radio[Shape.Radio().stats]?["noise_floor_dbm"]?.integer { words += ", noise \(noise) dBm" }
-    return Line([(.plain, "radio     "), (state == "up" ? .good : .bad, state), (.plain, " " + Show.clean(words))])
+    return "radio     \(state, state == "up" ? .good : .bad)\(" " + Show.clean(words))"
   }
 
   private func syncLine() -> Line {
@@ -89,11 +89,9 @@ final class TopView {
     let full = store[Shape.Store().error].map { ", \($0)" } ?? ""
     let messages = Show.counted(store[Shape.Store().messages] ?? 0, "message")
     let nodes = Show.counted(store[Shape.Store().contacts] ?? 0, "node")
-    let counts = "\(messages), \(nodes)"
-    return Line([
-      (.plain, "sync      "), (state == "synced" ? .good : state == "failed" ? .bad : .warning, state),
-      (.plain, "\(words); \(counts)"), (.bad, Show.clean(full)),
-    ])
+    let counts = "\(words); \(messages), \(nodes)"
+    let style: Styled.Style = state == "synced" ? .good : state == "failed" ? .bad : .warning
+    return "sync      \(state, style)\(counts)\(Show.clean(full), .bad)"
   }
 
   private func sendingLines() -> [Line] {
@@ -102,8 +100,9 @@ final class TopView {
     let share = min(max(used, 0) * 100 / limit, 100)
     let bar = Int(share) / 10
     let air = String(repeating: "█", count: bar) + String(repeating: "░", count: 10 - bar)
-    let words = "\(messaging[row.waiting] ?? 0) waiting, \(messaging[row.inFlight] ?? 0) in flight; air "
-    return [Line([(.plain, "sending   \(words)"), (share > 80 ? .warning : .plain, "\(air) \(share) %")])]
+    let words = "sending   \(messaging[row.waiting] ?? 0) waiting, \(messaging[row.inFlight] ?? 0) in flight; air "
+    let use = "\(air) \(share) %"
+    return ["\(words)\(use, share > 80 ? .warning : .plain)"]
   }
 
   private func upstreamLines() -> [Line] {
@@ -112,12 +111,12 @@ final class TopView {
     let most = 4
     var lines = upstreams.prefix(most).map { upstream -> Line in
       let state = upstream[row.state] ?? "?"
-      let style: Style = ["idle": .good, "sending": .good, "stopped": .bad][state] ?? .warning
+      let style: Styled.Style = ["idle": .good, "sending": .good, "stopped": .bad][state] ?? .warning
       let pending = upstream[row.pending] ?? 0
       let reason = upstream[row.reason].map { ": \(Show.clean($0))" } ?? ""
       let stopped = Show.stopped(upstream[row.allowance]).map { "; \($0)" } ?? ""
-      let name = TextWidth.fit(Show.clean(upstream[row.name]), to: 9)
-      return Line([(.plain, "\(name) "), (style, state), (.plain, ", \(pending) pending\(reason)\(stopped)")])
+      let name = TextWidth.fit(Show.clean(upstream[row.name]), to: 9) + " "
+      return "\(name)\(state, style)\(", \(pending) pending\(reason)\(stopped)")"
     }
     if upstreams.count > most { lines.append(Line("          and \(upstreams.count - most) more upstreams", .faint)) }
     return lines
@@ -128,12 +127,11 @@ final class TopView {
   private func sideBySide(_ columns: Int, _ room: Int) -> [Line] {
     let left = nodeLines(Self.nodesWidth, room), width = columns - Self.nodesWidth - 3
     let right = messageLines(width, room)
-    return (0..<room).map { row in
-      var pieces = row < left.count ? left[row].pieces : [(.plain, "")]
-      let used = pieces.reduce(0) { $0 + TextWidth.of($1.text) }
-      pieces.append((.faint, String(repeating: " ", count: max(0, Self.nodesWidth - used)) + " │ "))
-      if row < right.count { pieces += right[row].pieces }
-      return Line(pieces.map { ($0.style, $0.text) })
+    return (0..<room).map { row -> Line in
+      let node = row < left.count ? left[row] : ""
+      let gap = String(repeating: " ", count: max(0, Self.nodesWidth - TextWidth.of(node.text))) + " │ "
+      let message = row < right.count ? right[row] : ""
+      return "\(node)\(gap, .faint)\(message)"
     }
   }
 
@@ -160,8 +158,8 @@ final class TopView {
     var lines: [Line] = []
     for message in messages.reversed() where lines.count < room {
       let wrapped = TextWidth.wrap(Self.words(message), to: columns, indent: 6)
-      let styled = wrapped.enumerated().map { number, text in
-        number == 0 ? Line([(.faint, String(text.prefix(5))), (.plain, String(text.dropFirst(5)))]) : Line(text)
+      let styled = wrapped.enumerated().map { number, text -> Line in
+        number == 0 ? "\(String(text.prefix(5)), .faint)\(String(text.dropFirst(5)))" : Line(text)
       }
       lines = styled + lines
     }

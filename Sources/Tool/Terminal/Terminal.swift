@@ -31,22 +31,9 @@ final class Terminal {
   private static let firstAnswerLimit: Duration = .seconds(1)
   private static let escapeLimit: Duration = .milliseconds(80)
 
-  typealias Style = Styled.Style
-
-  struct Line: Equatable {
-    var pieces: [(style: Style, text: String)]
-
-    init(_ text: String, _ style: Style = .plain) { pieces = [(style, text)] }
-    init(_ pieces: [(Style, String)]) { self.pieces = pieces.map { ($0.0, $0.1) } }
-
-    static func == (left: Line, right: Line) -> Bool {
-      left.pieces.elementsEqual(right.pieces) { $0.style == $1.style && $0.text == $1.text }
-    }
-  }
-
   /// The picture: at most one line for each row. `cursor`: `nil` hides it.
   struct Picture {
-    var lines: [Line]
+    var lines: [Styled]
     var cursor: (row: Int, column: Int)?
   }
 
@@ -62,7 +49,7 @@ final class Terminal {
   private var size = Size(columns: 80, rows: 24)
   /// Output before the next update.
   private var lead = ""
-  private var shown: [Line] = []
+  private var shown: [Styled] = []
   private var isDirty = false
   private let changed = Waiter()
   private var awaitsAnswer = false
@@ -174,7 +161,7 @@ final class Terminal {
 
   /// The output that changes the screen into this picture.
   private func update(to picture: Picture) -> String {
-    let lines = (0..<size.rows).map { $0 < picture.lines.count ? picture.lines[$0] : Line("") }
+    let lines = (0..<size.rows).map { $0 < picture.lines.count ? picture.lines[$0] : "" }
     var text = lead
     for (row, line) in lines.enumerated() where row >= shown.count || shown[row] != line {
       text += "\u{1B}[\(row + 1);1H" + code(line) + "\u{1B}[K"
@@ -210,7 +197,7 @@ final class Terminal {
     answered.resume()
   }
 
-  private func code(_ line: Line) -> String {
+  private func code(_ line: Styled) -> String {
     var left = size.columns
     return line.pieces.map { piece in
       let text = TextWidth.cut(Visible.line(piece.text), to: left)
