@@ -1,5 +1,7 @@
 import { make } from "./page.js";
 
+function hold(element) { (element?.matches("[tabindex], a, button") ? element : element?.querySelector("a, button"))?.focus({ preventScroll: true }); }
+
 /** Beyond the edges of what is seen, in pixels: so much is ready before it is scrolled to. */
 const AHEAD = 600;
 
@@ -54,8 +56,7 @@ export class Windowed {
     cancelAnimationFrame(this.#frame);
   }
 
-  /** Other items. Those with the same key and version keep their elements. `isCutShort`: there is more behind the last one, which is no end to
-   *  stay at. */
+  /** Other items. Those with the same key and version keep their elements. `isCutShort`: more is behind the last one. */
   set(items, isCutShort = false) {
     this.#isCutShort = isCutShort;
     if (isCutShort) this.#isAtBottom = false;
@@ -73,7 +74,7 @@ export class Windowed {
     this.#draw();
   }
 
-  /** Forgets where one was: a list with other contents begins at its beginning, or its end. */
+  /** Other contents begin at their beginning, or their end. */
   reset() {
     this.#isPlaced = false;
     this.#isAtBottom = this.#isFromBottom;
@@ -94,7 +95,7 @@ export class Windowed {
   show(key, place = "nearest") {
     const index = this.indexOf(key);
     if (index < 0) return null;
-    // Twice: rows on the way may turn out higher or lower than was thought.
+    // Again: rows on the way may turn out higher or lower.
     for (let turn = 0; turn < 3; turn += 1) {
       const top = this.#offsets[index];
       const bottom = this.#offsets[index + 1];
@@ -193,7 +194,7 @@ export class Windowed {
   #place(first, end) {
     const wanted = new Map();
     let before = null;
-    const focused = this.inside.contains(document.activeElement) ? document.activeElement : null;
+    let focused = this.inside.contains(document.activeElement) ? document.activeElement : null;
     const focusedAt = this.first + [...this.#shown.values()].findIndex(({ element }) => element.contains(focused));
     for (let index = first; index < end; index += 1) {
       const item = this.#items[index];
@@ -204,7 +205,7 @@ export class Windowed {
         if (shown) {
           this.#rowObserver.unobserve(shown.element);
           shown.element.replaceWith(element);
-          if (hadFocus) (element.matches("[tabindex], a, button") ? element : element.querySelector("a, button"))?.focus({ preventScroll: true });
+          if (hadFocus) { hold(element); focused = document.activeElement; }
         }
         this.#rowObserver.observe(element);
         shown = { element, version: item.version };
@@ -222,10 +223,11 @@ export class Windowed {
     this.#shown = wanted;
     this.first = first;
     this.end = end;
-    // A row that left takes the keyboard's place with it: what was sent gets another key when it is stored.
-    if (focused && !focused.isConnected) this.element(this.#items[Math.min(Math.max(focusedAt, first), end - 1)]?.key)?.focus({ preventScroll: true });
-    // So does one that had to move, because another one before it left.
-    else if (focused && document.activeElement === document.body) focused.focus({ preventScroll: true });
+    // A row that left, or had to move, takes the keyboard's place with it.
+    const isLost = () => focused && document.activeElement === document.body;
+    if (isLost() && focused.isConnected) focused.focus({ preventScroll: true });
+    if (isLost()) hold(this.element(this.#items[Math.min(Math.max(focusedAt, first), end - 1)]?.key));
+    if (isLost()) hold(this.#scroller);
     this.#space(first, end);
   }
 

@@ -35,9 +35,17 @@ export class OpenChat {
   #current = null;
   #at = null;
   #search = null;
+  /** What is typed into the search goes into the address a moment later, while it is open. */
+  #typed = 0;
   #details = null;
   #flashed = null;
   #seenAtBottom = null;
+  /** Something was sent before anything was read: then the end is what is wanted. */
+  #isEndWanted = false;
+  /** The newest are read, in the place of others. */
+  #isToEnd = false;
+  /** Keys that were pressed before the rows were there that they are for. */
+  #pressed = [];
   /** Conversations with nodes, by the node's own name. */
   #keys = null;
 
@@ -65,9 +73,11 @@ export class OpenChat {
 
   close() {
     for (const end of this.#ends) end();
+    this.#pressed = [];
     this.#chat.close();
     this.list.close();
     this.composer.close();
+    clearTimeout(this.#typed);
     this.#search?.close();
     this.#details?.close?.();
   }
@@ -89,7 +99,7 @@ export class OpenChat {
     this.#shapes();
     onKeys({
       j: () => this.#step(1), k: () => this.#step(-1), r: () => this.composer.field.focus(), "/": () => { route.set({ q: " " }, { replace: false }); },
-      Escape: () => this.#out(), Enter: () => { if (this.#current) this.#openMessage(this.#current); else return false; },
+      Escape: () => this.#out(), Enter: () => this.#enter(),
     });
   }
 
@@ -147,17 +157,18 @@ export class OpenChat {
     const isOpen = words !== null;
     this.searching.hidden = !isOpen;
     if (!isOpen) {
+      clearTimeout(this.#typed);
       this.#search?.close();
       this.#search = null;
+      if (this.searching.contains(document.activeElement)) this.scroller.focus({ preventScroll: true });
       fill(this.searching);
       return;
     }
     if (!this.searching.firstChild) {
-      let typed = 0;
       this.searchField = make("input", {
         type: "search", class: "field", "aria-label": t("chat.search"), placeholder: t("chat.search"), value: words.trim(),
         on: {
-          input: () => { clearTimeout(typed); typed = setTimeout(() => route.set({ q: this.searchField.value || " " }), 150); },
+          input: () => { clearTimeout(this.#typed); this.#typed = setTimeout(() => route.set({ q: this.searchField.value || " " }), 150); },
           keydown: (event) => { if (event.key === "Escape") { route.set({ q: undefined }); event.stopPropagation(); this.scroller.focus({ preventScroll: true }); } },
         },
       });
@@ -265,11 +276,14 @@ export class OpenChat {
     const shapes = this.scroller.querySelector(".chat-shapes");
     if (isLoaded || trouble) shapes?.remove();
     const wasAtBottom = this.list.isAtBottom;
+    const held = this.list.inside.contains(document.activeElement) ? document.activeElement.closest("article") : null;
     this.list.set(this.#items(), this.#chat.hasNewer);
+    this.#hold(held);
     this.#say(trouble && !this.#chat.rows.length ? trouble : null);
     if (isLoaded && !this.#isPlaced && (this.#chat.rows.length || outbox.of(this.id).length)) {
       this.#isPlaced = true;
-      if (this.#at) this.#goTo(this.#at);
+      if (this.#isEndWanted) this.#toEnd();
+      else if (this.#at) this.#goTo(this.#at);
       else if (this.unreadBefore) this.list.show("new", "center");
       else this.list.toBottom();
     } else if (this.#at && this.#flashed !== this.#at && this.#chat.find(this.#at)) {
@@ -278,6 +292,15 @@ export class OpenChat {
     this.#readOn();
     this.#jumper();
     this.#showDetails();
+    this.#press();
+  }
+
+  /** The focus of a row that is gone. One that waited and is stored by now has another key: it is the same message. */
+  #hold(row) {
+    const id = row?.dataset.waiting;
+    if (!id || row.isConnected || outbox.of(this.id).some((entry) => entry.id === id)) return;
+    const stored = this.#chat.rows.find((one) => one.outgoing?.split("/")[0] === id);
+    if (stored && this.list.show(stored.cursor)) this.list.element(stored.cursor).focus({ preventScroll: true });
   }
 
   #say(trouble) {
@@ -344,7 +367,7 @@ export class OpenChat {
     const { trouble } = entry;
     const isCut = !live.isLinked;
     const isKept = outbox.isKept(entry);
-    return make("article", { class: `message own waiting${trouble ? " refused" : ""}`, tabindex: -1, data: { waiting: entry.id } },
+    return make("article", { class: `message own waiting${trouble ? " refused" : ""}`, tabindex: -1, data: { waiting: entry.id }, on: { focus: () => { this.#current = `outbox ${entry.id}`; } } },
       make("span", { class: "message-picture hue-own", "aria-hidden": "true", text: initial(gateway.name || "·") }),
       make("div", { class: "message-head" }, make("span", { class: "message-name", text: t("you") }), when(entry.at, "clock")),
       make("div", { class: "message-text" }, make("p", {}, written(entry.text)),
@@ -388,9 +411,28 @@ export class OpenChat {
     this.list.element(cursor)?.setAttribute("tabindex", "0");
   }
 
+  /** What keys are for is being read. */
+  get #isComing() { return this.#isToEnd || !this.#chat.isLoaded && !this.#chat.trouble; }
+
+  /** What was pressed meanwhile, unless somebody went elsewhere by then. */
+  #press() {
+    if (this.#isComing || !this.#pressed.length) return;
+    const at = document.activeElement;
+    const isHere = !at || at === document.body || this.#shell.main.contains(at) && !at.closest("input, textarea, select");
+    for (const act of this.#pressed.splice(0)) if (isHere) act();
+  }
+
+  #enter() {
+    if (this.#pressed.length) this.#pressed.push(() => this.#enter());
+    else if (this.#chat.find(this.#current)) this.#openMessage(this.#current);
+    else return false;
+    return true;
+  }
+
   /** `j`, `k`: the next and the previous message. */
   #step(by) {
-    const messages = this.list.items.filter((item) => item.kind === "message");
+    if (this.#isComing) { this.#pressed.push(() => this.#step(by)); return; }
+    const messages = this.list.items.filter((item) => item.kind === "message" || item.kind === "outbox");
     if (!messages.length) return;
     const at = messages.findIndex((item) => item.key === this.#current);
     const next = at < 0 ? messages.length - 1 : Math.max(0, Math.min(messages.length - 1, at + by));
@@ -401,20 +443,23 @@ export class OpenChat {
   }
 
   #rowKey(event) {
-    const cursor = event.target.closest?.("article[data-cursor]")?.dataset.cursor;
-    if (!cursor || event.target.closest("button, a")) return;
+    const article = event.target.closest?.("article");
+    if (!article || event.target.closest("button, a")) return;
+    const { cursor } = article.dataset;
     const row = this.#chat.find(cursor);
     if (event.key === "r" && row) { this.#reply(row); event.preventDefault(); event.stopPropagation(); }
-    else if (event.key === "Enter") { this.#openMessage(cursor); event.preventDefault(); event.stopPropagation(); }
+    else if (event.key === "Enter" && cursor) { this.#openMessage(cursor); event.preventDefault(); event.stopPropagation(); }
     else if (event.key === "ArrowDown") { this.#step(1); event.preventDefault(); }
     else if (event.key === "ArrowUp") { this.#step(-1); event.preventDefault(); }
     else if (event.key === "End") { this.#toEnd(); event.preventDefault(); }
   }
 
   #toEnd() {
+    this.#isEndWanted = !this.#chat.isLoaded;
     if (this.#chat.hasNewer) {
+      this.#isToEnd = true;
       this.list.reset();
-      this.#chat.newest()?.then(() => this.list.toBottom());
+      this.#chat.newest().then(() => { this.#isToEnd = false; this.list.toBottom(); this.#press(); });
     } else this.list.toBottom();
     if (route.get("at")) { this.#at = null; route.set({ at: undefined }); }
     this.#readOn();
@@ -423,6 +468,7 @@ export class OpenChat {
 
   #jumper() {
     const isAway = this.#chat.isLoaded && this.#chat.rows.length > 0 && (this.#chat.hasNewer || !this.list.isAtBottom);
+    if (!isAway && document.activeElement === this.jump) this.scroller.focus({ preventScroll: true });
     this.jump.hidden = !isAway;
     if (!isAway) { this.#seenAtBottom = this.#chat.rows.at(-1)?.cursor ?? null; return; }
     const known = conversations.get(this.id);
