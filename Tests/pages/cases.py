@@ -732,6 +732,7 @@ def keyboard_only(world):
     browser.until("only that one", lambda: len(browser.all("a.conversation")) == 1)
     browser.keys(Keys.ENTER)
     browser.until("the writing field", lambda: browser.script("return document.activeElement.className") == "composer-field")
+    assert "find=" not in browser.path()
     text = fresh("typed without a mouse")
     browser.keys(text, Keys.ENTER)
     browser.shows(text, ".chat-scroll")
@@ -749,6 +750,67 @@ def keyboard_only(world):
     browser.until("the list closed", lambda: not browser.all("dialog"))
     browser.keys("r")
     browser.until("the writing field again", lambda: browser.script("return document.activeElement.className") == "composer-field")
+
+
+# What is read of a chat is held back until `release()`, and so is what is sent, while `isSending` is false.
+LATE = """
+const real = window.fetch;
+window.held = [];
+window.isSending = true;
+window.fetch = async (path, ...more) => {
+  if (path === "/v1/send" && !window.isSending) await new Promise((resolve) => { window.send = resolve; });
+  const answer = await real(path, ...more);
+  if (String(path).startsWith("/v1/messages") && window.held) await new Promise((resolve) => { window.held.push(resolve); });
+  return answer;
+};
+window.release = () => { for (const one of window.held) one(); window.held = null; };
+"""
+
+
+@test
+def a_key_pressed_before_the_messages_are_there_is_not_lost(world):
+    browser = world.browser()
+    browser.command("Page.addScriptToEvaluateOnNewDocument", source=LATE)
+    browser.go(f"{world.host.base}/conversations/{PUBLIC}")
+    Keys = __import__("browser").Keys
+    focused = "const row = document.activeElement; return row.tagName === 'ARTICLE' && (arguments[0] in row.dataset) && row.innerText.includes(arguments[1])"
+    browser.until("the writing field", lambda: browser.script("return document.activeElement.className") == "composer-field")
+    text = fresh("before it was read")
+    browser.keys(text, Keys.ENTER)
+    browser.shows(text, ".chat-scroll")
+    browser.keys(Keys.ESCAPE, "k")
+    assert browser.script("return document.activeElement.tagName") != "ARTICLE" and browser.all(".chat-shapes")
+    browser.script("window.release()")
+    browser.until("a message", lambda: browser.script("return document.activeElement.tagName") == "ARTICLE")
+    browser.until("all of it sent", lambda: world.gateway.texts(text) and not browser.all(".message.waiting"))
+    # What waits is a row as others are, and keeps the focus when it is stored under another key.
+    text = fresh("focused while it waits")
+    browser.script("window.isSending = false")
+    browser.keys("r")
+    browser.until("the writing field again", lambda: browser.script("return document.activeElement.className") == "composer-field")
+    browser.keys(text, Keys.ENTER)
+    browser.until("it to be on its way", lambda: browser.script("return Boolean(window.send)"))
+    browser.keys(Keys.ESCAPE, "k")
+    browser.until("the row that waits", lambda: browser.script(focused, "waiting", text))
+    browser.script("window.isSending = true; window.send()")
+    browser.until("the same row, stored", lambda: browser.script(focused, "cursor", text))
+
+
+@test
+def what_is_typed_into_a_search_does_not_follow_who_leaves(world):
+    browser = world.open("/nodes")
+    browser.until("nodes", lambda: browser.all(".node-link"))
+    # In one turn of the page: the search would be in the address a moment after the view was left.
+    browser.script("""const field = document.querySelector("#list-search"); field.focus(); field.value = "Public"; field.dispatchEvent(new Event("input"));
+      field.blur(); document.querySelector('[data-tab="air"]').click(); window.left = performance.now();""")
+    browser.until("more than that moment", lambda: browser.script("return performance.now() - window.left > 400"))
+    assert browser.path() == "/air", browser.path()
+    # Who goes on typing stays in the field when the view behind it changes.
+    browser.type("#list-search", "Pub")
+    browser.until("the conversations", lambda: browser.path().startswith("/conversations?find="))
+    browser.find(".main .empty")
+    browser.keys("lic")
+    browser.until("all of it in the field", lambda: browser.path() == "/conversations?find=Public")
 
 
 @test

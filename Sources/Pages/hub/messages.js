@@ -49,6 +49,7 @@ export class View {
 
   close() {
     for (const end of this.#ends) end();
+    clearTimeout(this.#typed);
     this.list.close();
   }
 

@@ -1,4 +1,4 @@
-// What stays while views come and go: gateway's state, ways to the views, the conversations, the bar that says when the line is cut.
+// What stays while views come and go: state, tabs, conversations, the bar of a cut line.
 import * as conversationsView from "../views/conversations.js";
 import { ConversationList } from "../views/list.js";
 import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
@@ -92,7 +92,7 @@ export class Shell {
       fill(this.main);
       onKeys({});
       this.#shown = { view, shown: new module.View(this) };
-      if (!isFirst) this.main.focus({ preventScroll: true });
+      if (!isFirst && document.activeElement !== this.list.field) this.main.focus({ preventScroll: true });
     }
     this.#shown.shown.update();
     this.#tellUnread();

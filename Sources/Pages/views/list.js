@@ -1,4 +1,4 @@
-// All conversations: newest first, unread counted, and found as one types. What is written in the field also searches all messages.
+// All conversations, newest first, and found as one types, which also searches all messages.
 import { fill, icon, make, say, showTrouble } from "../parts/page.js";
 import { when } from "../parts/times.js";
 import { hue, initial, isReaction, line, named } from "../parts/text.js";
@@ -31,6 +31,8 @@ export class ConversationList {
       make("div", { class: "list-search" }, icon("search"), this.field), this.scroller);
     this.rows = new Windowed(this.scroller, { estimate: 60, role: "list", label: t("nav.conversations"), render: (item) => this.#row(item) });
     this.scroller.append(this.found);
+    // Who has gone elsewhere is not brought back.
+    route.subscribe(() => clearTimeout(this.#typed));
     conversations.subscribe(() => this.update());
     outbox.subscribe(() => this.update());
   }
@@ -151,7 +153,7 @@ function shownOf({ conversation }) {
   return all.find((entry) => entry.trouble) ?? all.at(-1);
 }
 
-/** The list's shape before there is one. */
+/** Before there is a list. */
 function shapes() {
   return make("div", { class: "list-empty shapes", "aria-hidden": "true" }, Array.from({ length: 7 }, () => make("div", { class: "shape" }, make("i"), make("b"), make("u"))));
 }
