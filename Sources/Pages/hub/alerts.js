@@ -2,10 +2,12 @@
 import { fill, make, showTrouble } from "../parts/page.js";
 import { span } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
-import { cut, named } from "../parts/text.js";
+import { cut, line, named } from "../parts/text.js";
 import { byWeight } from "../parts/weight.js";
 import { has, t } from "../parts/words.js";
 import { ask, order } from "../stores/api.js";
+import { keepDraft, ofNote } from "../stores/drafts.js";
+import { draftOf } from "../stores/kept.js";
 import { query } from "../stores/query.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
@@ -141,6 +143,10 @@ export class View {
 
   #row(one) {
     const isOpen = !one.ended_at && !one.acknowledged_at;
+    const mayNote = isOpen && this.#shell.mayChange;
+    const draft = draftOf(this.#noteOf(one));
+    // Nobody can add it any more.
+    if (draft && !isOpen) keepDraft(this.#noteOf(one), "");
     const place = make("li", { class: `alert ${isOpen ? "open" : ""}` },
       make("span", { class: `dot ${one.ended_at ? "" : isOpen ? "down" : "connecting"}`, "aria-hidden": "true" }),
       make("span", { class: "grow" },
@@ -150,23 +156,46 @@ export class View {
         make("span", { class: "quiet small" }, t("alerts.since"), " ", when(one.began_at),
           one.ended_at ? [" · ", t("alerts.lasted", { time: span((one.ended_at - one.began_at) / 1000) }), " ", when(one.ended_at)] : null,
           one.acknowledged_at ? [" · ", t("alerts.seen-by"), " ", named(one.acknowledged_by ?? ""), " ", when(one.acknowledged_at)] : null,
-          one.note ? [" · ", make("bdi", { text: cut(one.note, 500) })] : null)));
-    if (isOpen && this.#shell.mayChange) place.append(make("button", { type: "button", class: "button small", data: { alert: String(one.id) }, text: t("alerts.acknowledge"), on: { click: () => this.#acknowledge(one, place) } }));
+          one.note ? [" · ", make("bdi", { text: cut(one.note, 500) })] : null,
+          mayNote && draft ? [" · ", make("span", { class: "draft", text: t("list.draft") }), line(draft)] : null)));
+    if (mayNote) place.append(make("button", { type: "button", class: "button small", data: { alert: String(one.id) }, text: t("alerts.acknowledge"), on: { click: () => this.#acknowledge(one, place) } }));
     return place;
   }
 
-  /** With a note, for who looks after it; or without. */
+  #noteOf(one) { return ofNote(one.id, this.#shell.session.person); }
+
+  /** With a note, for who looks after it; or without. What is written stays a draft until then. */
   #acknowledge(one, place) {
     place.querySelector("button")?.remove();
-    const note = make("input", { class: "field", maxlength: 400, placeholder: t("alerts.note-why"), "aria-label": t("alerts.note"), autocomplete: "off", on: { keydown: (event) => { if (event.key === "Escape") { event.stopPropagation(); form.remove(); this.place.dataset.version = ""; this.#draw(); } } } });
+    const name = this.#noteOf(one);
+    let isUnderWay = false;
+    const shut = () => {
+      const hadFocus = form.contains(document.activeElement);
+      form.remove();
+      this.place.dataset.version = "";
+      this.#draw();
+      // Where it was opened, or at the list if it is not there any more.
+      if (hadFocus) (this.place.querySelector(`[data-alert="${CSS.escape(String(one.id))}"]`) ?? this.place.parentElement)?.focus({ preventScroll: true });
+    };
+    const note = make("input", { class: "field", maxlength: 400, dir: "auto", placeholder: t("alerts.note-why"), "aria-label": t("alerts.note"), autocomplete: "off", value: draftOf(name),
+      on: { input: () => keepDraft(name, note.value), keydown: (event) => { if (event.key === "Escape") { event.stopPropagation(); shut(); } } } });
     const state = make("span", { class: "bad-words small", role: "status" });
     const form = make("form", { class: "row wrap alert-form", on: { submit: async (event) => {
       event.preventDefault();
+      if (isUnderWay) return;
+      isUnderWay = true;
+      state.textContent = "";
       try {
-        await order(`/v1/alerts/${encodeURIComponent(one.id)}/acknowledge`, note.value.trim() ? { note: note.value.trim() } : {});
-        form.remove();
-        await this.#load();
-      } catch (trouble) { state.textContent = trouble.message; }
+        const row = await order(`/v1/alerts/${encodeURIComponent(one.id)}/acknowledge`, note.value.trim() ? { note: note.value.trim() } : {});
+        keepDraft(name, "");
+        // What is shown until all are read again.
+        this.#alerts = this.#alerts?.map((other) => (other.id === one.id ? { ...other, ...row } : other)) ?? null;
+        shut();
+        this.#soon();
+      } catch (trouble) {
+        state.textContent = trouble.message;
+        isUnderWay = false;
+      }
     } } }, note, make("button", { type: "submit", class: "button primary", text: t("alerts.acknowledge") }), state);
     place.append(form);
     note.focus();

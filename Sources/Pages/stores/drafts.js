@@ -16,13 +16,22 @@ const COMMAND = "command ";
 /** Under what a hub keeps a command's draft: of one person alone, as several sign in at one browser. */
 export function ofCommand(field, person) { return `${COMMAND}${field} ${person}`; }
 
+const NOTE = /^note (\d+) /;
+
+/** As `ofCommand`, for a note that is written for an alert. */
+export function ofNote(alert, person) { return `note ${alert} ${person}`; }
+
 /** Nobody else's. A gateway knows no persons: there all are of whoever may sign in. */
 function own(person) {
-  return Object.keys(drafts.value).filter((name) => !name.startsWith(COMMAND) || ["to", "text"].some((field) => name === ofCommand(field, person)));
+  const isOwn = (name) => {
+    const note = NOTE.exec(name);
+    return note ? name === ofNote(note[1], person) : !name.startsWith(COMMAND) || ["to", "text"].some((field) => name === ofCommand(field, person));
+  };
+  return Object.keys(drafts.value).filter(isOwn);
 }
 
 /** How many; the fields of a command are one. */
-export function countDrafts(person) { return new Set(own(person).map((name) => name.split(" ")[0])).size; }
+export function countDrafts(person) { return new Set(own(person).map((name) => (name.startsWith(COMMAND) ? COMMAND : name))).size; }
 
 export function forgetDrafts(person) {
   const all = drafts.value;
