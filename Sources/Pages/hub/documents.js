@@ -116,7 +116,8 @@ export class Documents {
     const setting = kind === "settings" && has(`document.${key}`);
     fill(place, make("span", { class: "grow" }, setting ? make("strong", { text: t(`document.${key}`) }) : kind === "node" ? [make("strong", {}, named(this.#names.get(key) || key.slice(0, 12))), " ", has(`fleet.${field}`) ? t(`fleet.${field}`) : cut(field ?? "", 20)] : make("code", { class: "break", text: cut(one.key, 120) }), ": ", line(told(one.value), 300)),
       make("span", { class: "quiet small" }, t(one.by_hub ? "documents.by-hub" : "documents.by-gateway"), " · ", when(one.updated_at)),
-      one.by_hub && one.permitted === false ? make("span", { class: "trouble-line small break", text: t("documents.unpermitted", { line: one.permits }) }) : null,
+      // As it told last: nobody tells what it permitted when this was written.
+      one.by_hub && one.permitted === false ? make("span", { class: "trouble-line small break", text: t("documents.unpermitted-now", { line: one.permits }) }) : null,
       this.#shell.mayChange ? [make("button", { type: "button", class: "button small", text: t("documents.edit"), on: { click: () => this.#edit(one, place) } }),
         make("button", { type: "button", class: "button small danger", text: t("documents.delete"), on: { click: () => this.#change(() => remove(`${this.#path}/documents/${pathOf(one.key)}`)) } })] : null);
     return place;
