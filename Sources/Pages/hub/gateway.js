@@ -1,6 +1,7 @@
 // One gateway beside the fleet: what is known of it, notes to edit, what it heard last.
 import { Editable } from "../parts/editable.js";
 import { fill, iconButton, make, showTrouble } from "../parts/page.js";
+import { refill } from "../parts/held.js";
 import { number, volts } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
@@ -64,7 +65,6 @@ export class GatewayDetails {
     const stamp = row?.stamp ?? (fleet.isLoaded ? "none" : "loading");
     if (stamp === this.#stamp) return;
     this.#stamp = stamp;
-    const isInside = this.facts.contains(document.activeElement);
     const fact = (name, value) => (value === undefined || value === null || value === "" ? null : [make("dt", { text: t(name) }), make("dd", {}, value)]);
     const plain = (value) => (value ? make("bdi", { text: cut(String(value), 200) }) : null);
     const head = make("div", { class: "details-head" }, make("h2", {}, named(gatewayName(this.gateway))), iconButton("close", t("close"), () => this.#shut()));
@@ -75,7 +75,7 @@ export class GatewayDetails {
       return;
     }
     const found = needs(row);
-    fill(this.facts, head,
+    refill(this.facts, head,
       found.length ? make("ul", { class: "plain" }, found.map((one) => make("li", { class: "bad-words", text: t(`need.${one}-why`) }))) : null,
       row.alerts ? make("p", {}, make("a", { href: `/alerts?gateway=${encodeURIComponent(this.gateway)}`, text: t("alerts.open-count", { count: row.alerts }) })) : null,
       make("div", { class: "row wrap" },
@@ -92,7 +92,6 @@ export class GatewayDetails {
         fact("fleet.table", this.#table ? t("fleet.table-of", { used: number(this.#table.used), most: number(this.#table.most) }) : null),
         fact("fleet.nodes", row.nodes === undefined ? null : number(row.nodes)), fact("fleet.today", row.messages_today === undefined ? null : number(row.messages_today)), fact("fleet.events", number(row.events ?? 0)),
         fact("fleet.version", plain(row.version)), fact("fleet.error", plain(row.error ?? row.store_error)), fact("fleet.key", row.radio_key ? make("code", { text: cut(row.radio_key, 64) }) : null)));
-    if (isInside) this.facts.querySelector("button")?.focus({ preventScroll: true });
     this.#drawNotes(row);
   }
 

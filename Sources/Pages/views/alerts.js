@@ -1,5 +1,6 @@
 // What wants a person, as the gateway's rules say it: open ones on top, each to be acknowledged.
-import { fill, icon, make } from "../parts/page.js";
+import { busy, refill } from "../parts/held.js";
+import { icon, make } from "../parts/page.js";
 import { number } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
 import { byWeight } from "../parts/weight.js";
@@ -20,20 +21,13 @@ export function showAlerts(place, alerts, changed) {
     make("p", {}, has(`rule.${one.rule}`) ? [make("strong", { text: t(`rule.${one.rule}`) }), ": "] : null, make("bdi", { text: one.text, lang: "en" })),
     make("p", { class: "quiet small" }, when(one.began_at), one.ended_at ? [" – ", when(one.ended_at)] : null,
       one.acknowledged_at ? [" · ", t("alert.seen", { who: one.acknowledged_by ?? "" })] : null, one.note ? [" · ", make("bdi", { text: one.note })] : null),
-    one.ended_at || one.acknowledged_at ? null : make("button", { type: "button", class: "button small", text: t("alert.acknowledge"), on: { click: async (event) => {
-      const button = event.currentTarget;
-      button.disabled = true;
-      try {
-        await order("/v1/alerts/acknowledge", { id: one.id });
-      } catch (trouble) {
-        tell(trouble);
-        button.disabled = false;
-      }
+    one.ended_at || one.acknowledged_at ? null : make("button", { type: "button", class: "button small", text: t("alert.acknowledge"), on: { click: (event) => busy(event.currentTarget, async () => {
+      try { await order("/v1/alerts/acknowledge", { id: one.id }); } catch (trouble) { tell(trouble); }
       changed();
-    } } })));
-  fill(place, make("header", { class: "card-head" }, make("h2", { id: "alerts-title", text: t("alert.title") }),
+    }) } })));
+  refill(place, make("header", { class: "card-head" }, make("h2", { id: "alerts-title", text: t("alert.title") }),
     make("span", { class: `word ${wanting.length ? "bad" : open.length ? "warn" : "good"}`, text: open.length ? t("alert.open", { count: open.length }) : t("alert.none") })),
   make("ul", { class: "findings" }, open.map(row)),
-  over.length ? make("details", { class: "more" }, make("summary", { text: t("alert.over", { count: over.length, number: number(over.length) }) }), make("ul", { class: "findings" }, over.slice(0, MOST_OVER).map(row)),
+  over.length ? make("details", { class: "more", open: place.querySelector("details")?.open }, make("summary", { text: t("alert.over", { count: over.length, number: number(over.length) }) }), make("ul", { class: "findings" }, over.slice(0, MOST_OVER).map(row)),
     over.length > MOST_OVER ? make("p", { class: "quiet", text: t("letters.first", { count: MOST_OVER, number: number(MOST_OVER) }) }) : null) : null);
 }

@@ -1,5 +1,6 @@
 // One conversation: what was said, in one order, and the place to write.
 import { coded, fill, icon, iconButton, make, say, showTrouble } from "../parts/page.js";
+import { refill } from "../parts/held.js";
 import { number } from "../parts/numbers.js";
 import "../parts/days.js";
 import { dayOf, now, when } from "../parts/times.js";
@@ -218,7 +219,7 @@ export class OpenChat {
     const version = [name, kind, one && conversations.digits(one), one?.on_radio, one?.muted, this.#shell.isNarrow, route.get("details")].join();
     if (this.head.dataset.version === version) return;
     this.head.dataset.version = version;
-    fill(this.head,
+    refill(this.head,
       iconButton("back", t("back"), () => route.back("/conversations"), { class: "icon-button only-narrow" }),
       picture(kind, name, one?.key ?? one?.channel),
       make("div", { class: "chat-title" }, make("h1", {}, named(name), one && conversations.digits(one)), make("p", { class: "quiet small", text: t(`chat.kind-${kind}`) + (one?.on_radio === false ? ` · ${t("list.off-radio")}` : "") })),

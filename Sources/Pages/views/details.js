@@ -1,5 +1,6 @@
 // What is beside a chat: all that is known of one message, or of the conversation.
 import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
+import { refill } from "../parts/held.js";
 import { decibels, number, span } from "../parts/numbers.js";
 import { full, when } from "../parts/times.js";
 import { named } from "../parts/text.js";
@@ -83,7 +84,7 @@ export class MessageDetails {
     this.upstreams ??= make("div", { class: "standing" });
     this.attempts ??= make("div", { class: "attempts" });
     this.ways ??= make("div", { class: "ways" });
-    fill(this.element, detailsHead(t("message"), this.#does.shut),
+    refill(this.element, detailsHead(t("message"), this.#does.shut),
       make("blockquote", { class: "quoted" }, row.text === undefined ? t("message.data") : written(row.text, { own: gateway.name, most: 20_000 })),
       make("div", { class: "row" },
         make("button", { type: "button", class: "button", on: { click: () => this.#does.reply(row) } }, icon("reply"), t("reply")),
@@ -177,7 +178,7 @@ export class ConversationDetails {
         if (this.element.firstChild !== this.node.element) fill(this.element, this.node.element);
         return;
       }
-      fill(this.element, detailsHead(named(shownName(one)), shut), facts([
+      refill(this.element, detailsHead(named(shownName(one)), shut), facts([
         [t("fact.kind"), t(`chat.kind-${one.kind}`)],
         [t("fact.digest"), one.channel ? copyable(one.channel, t("fact.digest")) : null],
         [t("fact.on-radio"), one.on_radio === false ? t("no") : t("yes")],

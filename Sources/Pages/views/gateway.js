@@ -1,5 +1,6 @@
 // The gateway itself: what is well and what is not, with what to do about it; what waits where; what was refused.
 import { coded, fill, icon, make, showTrouble } from "../parts/page.js";
+import { busy, refill } from "../parts/held.js";
 import { number, percent, size, span, volts } from "../parts/numbers.js";
 import "../parts/days.js";
 import { when } from "../parts/times.js";
@@ -73,10 +74,8 @@ export class View {
       return;
     }
     fill(this.cards, this.#radio(status), this.#sending(status), this.#store(status), this.#machine(status));
-    const isFocused = this.upstreams.contains(document.activeElement) ? document.activeElement.dataset.does : null;
-    fill(this.upstreams, status.upstreams.length ? status.upstreams.map((one) => this.#upstream(one))
+    refill(this.upstreams, status.upstreams.length ? status.upstreams.map((one) => this.#upstream(one))
       : make("div", { class: "card" }, make("p", { text: t("upstream.none") }), make("p", { class: "quiet", text: t("upstream.none-why") }), make("code", { class: "block", text: "meshpost upstream add hub https://…" })));
-    if (isFocused) this.upstreams.querySelector(`[data-does="${CSS.escape(isFocused)}"]`)?.focus();
     const dead = status.upstreams.map((one) => one.dead_letters).join();
     if (dead !== this.#dead) {
       this.#dead = dead;
@@ -165,12 +164,12 @@ export class View {
   }
 
   async #do(button, doing) {
-    button.disabled = true;
-    try {
-      await doing();
-      await gateway.load();
-    } catch (trouble) { tell(trouble); }
-    if (button.isConnected) button.disabled = false;
+    await busy(button, async () => {
+      try {
+        await doing();
+        await gateway.load();
+      } catch (trouble) { tell(trouble); }
+    });
   }
 
   async #advert(button, flood) {
@@ -201,7 +200,7 @@ export class View {
       make("div", {}, make("p", {}, make("span", { class: "unseen", text: `${t(`doctor.${one.state}`)}: ` }), make("strong", { text: one.subject, lang: "en" }), " ", make("bdi", { text: one.words, lang: "en" })),
         one.remedy ? make("p", { class: "quiet", lang: "en" }, coded(one.remedy)) : null,
         one.subject === "advert" && one.state !== "ok" ? make("button", { type: "button", class: "button small", text: t("gateway.advert-flood"), on: { click: (event) => this.#advert(event.currentTarget, true) } }) : null));
-    fill(this.doctor, make("header", { class: "card-head" }, make("h2", { id: "doctor-title", text: t("doctor") }),
+    refill(this.doctor, make("header", { class: "card-head" }, make("h2", { id: "doctor-title", text: t("doctor") }),
       make("span", { class: `word ${wanting.some((one) => one.state === "failed") ? "bad" : wanting.length ? "warn" : "good"}`, text: wanting.length ? t("doctor.wanting") : t("doctor.well") })),
     make("ul", { class: "findings" }, wanting.map(row)),
     make("details", { class: "more", open: this.#opened.has("fine"), on: { toggle: (event) => { if (event.target.open) this.#opened.add("fine"); else this.#opened.delete("fine"); } } },
@@ -249,7 +248,7 @@ export class View {
     // The answer has the first ones; what is done to all is done to all.
     const waiting = outbox.upstreams.filter((one) => one.dead_letters > 0);
     const count = Math.max(this.#letters.length, waiting.reduce((sum, one) => sum + one.dead_letters, 0));
-    fill(this.letters, make("header", { class: "card-head" }, make("h2", { id: "letters-title", text: t("letters.title") }), make("span", { class: "word bad", text: number(count) })),
+    refill(this.letters, make("header", { class: "card-head" }, make("h2", { id: "letters-title", text: t("letters.title") }), make("span", { class: "word bad", text: number(count) })),
       make("p", { class: "quiet", text: t("letters.why") }),
       make("ul", { class: "letters" }, this.#letters.map((one) => make("li", {},
         make("details", {}, make("summary", {}, named(one.upstream), " ", make("code", { text: `#${one.seq}` }), " ", one.kind, " · ", when(one.at), " · ", make("span", { class: "bad-words" }, `${one.status ? `${one.status} ` : ""}`, make("bdi", { text: one.reason }))),

@@ -7,6 +7,7 @@ import { named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { chart, newestOnly } from "../parts/chart.js";
 import { Editable } from "../parts/editable.js";
+import { busy, refill } from "../parts/held.js";
 import { allRows, order } from "../stores/api.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
@@ -73,7 +74,7 @@ export class NodeDetails {
     const far = away(node);
     const battery = nodes.battery(this.key);
     const canTalk = ["chat", "room"].includes(node.type) && this.key !== gateway.identity?.key;
-    fill(this.top, detailsHead(named(nodeName(node)), this.#shut),
+    refill(this.top, detailsHead(named(nodeName(node)), this.#shut),
       make("p", { class: "node-sub" }, kindMark(node.type), node.hops !== undefined ? [" · ", node.hops ? t("message.hops", { count: node.hops }) : t("nodes.neighbour")] : [" · ", t("nodes.flood")],
         node.favourite ? [" · ", make("span", { class: "star" }, icon("star"), t("nodes.favourite"))] : null, node.may_command ? [" · ", make("span", { class: "warn-words", title: t("node.may-command-why"), text: t("node.may-command") })] : null, node.on_radio ? null : [" · ", t("list.off-radio")]),
       make("div", { class: "row" },
@@ -195,7 +196,9 @@ export class NodeDetails {
     const button = make("button", { type: "submit", class: "button", text: t("ask.login") });
     const submit = async (event) => {
       event.preventDefault();
-      button.disabled = true;
+      await busy(button, login);
+    };
+    const login = async () => {
       state.textContent = t("ask.asked");
       state.className = "small quiet";
       try {
@@ -207,13 +210,13 @@ export class NodeDetails {
         state.textContent = trouble.message;
         state.className = "small bad-words";
       }
-      button.disabled = false;
     };
     return make("form", { class: "login", on: { submit } }, make("div", { class: "row" }, password, button), state);
   }
 
-  async #ask(button, name, show) {
-    button.disabled = true;
+  #ask(button, name, show) { return busy(button, () => this.#asked(name, show)); }
+
+  async #asked(name, show) {
     const began = performance.now();
     const place = make("section", { class: "answer" }, make("h4", {}, t(`ask.${name}`), " ", make("span", { class: "quiet", role: "status", text: t("ask.asked") })));
     this.answers.querySelector(`[data-ask="${name}"]`)?.remove();
@@ -225,7 +228,6 @@ export class NodeDetails {
     } catch (trouble) {
       fill(place, make("h4", { text: t(`ask.${name}`) }), make("p", { class: "bad-words", role: "alert", text: trouble.message }), trouble.remedy ? make("p", { class: "quiet small", lang: "en" }, coded(trouble.remedy)) : null);
     }
-    button.disabled = false;
   }
 
   #status(answer) {

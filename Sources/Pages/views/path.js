@@ -8,6 +8,7 @@ import { nodeName, nodes } from "../stores/nodes.js";
 import { allRows, order } from "../stores/api.js";
 import { query } from "../stores/query.js";
 import { to } from "../shell/route.js";
+import { busy } from "../parts/held.js";
 import { told } from "./marks.js";
 
 /** More messages than a small chart can show. */
@@ -22,9 +23,7 @@ const PATIENCE_MS = 180_000;
  */
 export function pathActions(key) {
   const state = make("p", { class: "small", role: "status" });
-  const does = (name, doing) => make("button", { type: "button", class: "button small", text: t(`path.${name}`), data: { path: name }, on: { click: async (event) => {
-    const button = event.currentTarget;
-    button.disabled = true;
+  const does = (name, doing) => make("button", { type: "button", class: "button small", text: t(`path.${name}`), data: { path: name }, on: { click: (event) => busy(event.currentTarget, async () => {
     state.className = "small quiet";
     state.textContent = t("ask.asked");
     try {
@@ -36,8 +35,7 @@ export function pathActions(key) {
       state.textContent = trouble.message;
       state.className = "small bad-words";
     }
-    button.disabled = false;
-  } } });
+  }) } });
   const discover = does("discover", () => order("/v1/contacts/path", { contact: key, discover: true }, { patience: PATIENCE_MS }));
   const reset = does("reset", () => order("/v1/contacts/path", { contact: key, reset: true }));
   return {

@@ -1,6 +1,7 @@
 // What of the gateway may be changed here: the radio's settings, each with what it means, and the documents that stand in place of the configuration's. And
 // what may not, with the command that does it.
 import { coded, fill, make } from "../parts/page.js";
+import { busy } from "../parts/held.js";
 import { number } from "../parts/numbers.js";
 import { t, tn } from "../parts/words.js";
 import { ask, order } from "../stores/api.js";
@@ -130,7 +131,9 @@ export class Settings {
       const warning = field.kind === "preset" ? this.#warning(control.value) : null;
       if (warning && !await confirmed(t("settings.preset-title"), warning, t("settings.preset-verb"))) return;
       const button = event.submitter ?? control.form.querySelector("button");
-      button.disabled = true;
+      await busy(button, changed);
+    };
+    const changed = async () => {
       [state.className, state.textContent] = ["small quiet", t("loading")];
       try {
         await change(control.value.trim());
@@ -138,7 +141,6 @@ export class Settings {
         control.setAttribute("aria-invalid", "true");
         [state.className, state.textContent] = ["small bad-words", `${t("not-saved")} ${trouble.message}`];
       }
-      button.disabled = false;
     };
     return make("form", { class: "setting", data: { setting: field.name }, on: { submit } }, make("label", { for: id, text: t(`settings.${field.name}`) }),
       make("div", { class: "row" }, control, make("button", { type: "submit", class: "button", text: t("settings.set"), "aria-label": t("settings.set-what", { name: t(`settings.${field.name}`) }) })),

@@ -1,0 +1,26 @@
+// Who works by keyboard keeps the place when a part of the page is made anew, and while something is under way.
+import { fill } from "./page.js";
+
+const REACHED = "a[href], button, summary, input, select, textarea, [tabindex]";
+
+/** What it is known by; several may be called the same. */
+function nameOf(one) { return `${one.localName} ${one.id || one.getAttribute("href") || one.getAttribute("aria-label") || one.textContent}`; }
+
+/** As `fill`. What has the focus in `place` has it afterwards; if it is gone, what is called the same or stands there by then. */
+export function refill(place, ...children) {
+  const held = place.contains(document.activeElement) ? document.activeElement : null;
+  const all = () => [...place.querySelectorAll(REACHED)];
+  const like = () => all().filter((one) => nameOf(one) === nameOf(held));
+  const [at, among] = held ? [all().indexOf(held), like().indexOf(held)] : [-1, -1];
+  fill(place, ...children);
+  if (!held) return;
+  const next = held.isConnected ? held : like()[among] ?? like().at(-1) ?? all()[at] ?? all().at(-1) ?? place.closest("[tabindex]");
+  next?.focus({ preventScroll: true });
+}
+
+/** What a button does, once at a time. It is not `disabled` meanwhile: that takes the focus away. */
+export async function busy(button, work) {
+  if (button.getAttribute("aria-disabled") === "true") return;
+  button.setAttribute("aria-disabled", "true");
+  try { await work(); } finally { button.removeAttribute("aria-disabled"); }
+}
