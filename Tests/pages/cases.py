@@ -797,6 +797,25 @@ def a_key_pressed_before_the_messages_are_there_is_not_lost(world):
 
 
 @test
+def what_is_made_anew_keeps_the_focus(world):
+    browser = chat(world)
+    Keys = __import__("browser").Keys
+    label = "return document.activeElement.getAttribute('aria-label')"
+    browser.until("a button that mutes", lambda: browser.all(".chat-head [aria-pressed]"))
+    browser.script("document.querySelector('.chat-head [aria-pressed]').focus()")
+    first = browser.script(label)
+    browser.keys(Keys.ENTER)
+    browser.until("the other word", lambda: browser.script(label) not in (None, first))
+    browser.keys(Keys.ENTER)
+    browser.until("the first word again", lambda: browser.script(label) == first)
+    # Its details open beside it, and the button stays the one with the focus.
+    browser.script("document.querySelector('.chat-head [aria-expanded]').focus()")
+    browser.keys(Keys.ENTER)
+    browser.find(".details-inside")
+    browser.until("the button", lambda: browser.script("return document.activeElement.getAttribute('aria-expanded')") == "true")
+
+
+@test
 def what_is_typed_into_a_search_does_not_follow_who_leaves(world):
     browser = world.open("/nodes")
     browser.until("nodes", lambda: browser.all(".node-link"))

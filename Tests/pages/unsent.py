@@ -76,6 +76,7 @@ def an_answer_that_is_not_the_gateways_is_no_refusal(world):
     browser.find(".composer-field").clear()
     browser.press(".message.refused .link", "Discard")
     browser.until("nothing that waits", lambda: not browser.all(".message.waiting"))
+    browser.until("the focus among the messages", lambda: browser.script("return document.querySelector('.chat-scroll').contains(document.activeElement)"))
 
 
 @test

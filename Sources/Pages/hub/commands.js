@@ -1,5 +1,6 @@
 // What gateways were told to do, their documents, and who did what at the hub.
 import { fill, iconButton, make } from "../parts/page.js";
+import { busy } from "../parts/held.js";
 import { full, when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
@@ -73,6 +74,8 @@ class Commands {
   #meanwhile = [];
   #isStale = false;
   #trouble = null;
+  /** What is shown beside the list: the same is not made anew, as somebody may be reading it. */
+  #details = "";
 
   constructor(shell, place, shut) {
     [this.#shell, this.#shut] = [shell, shut];
@@ -118,9 +121,12 @@ class Commands {
     fill(this.gateway, names.map(([id, name]) => make("option", { value: id, text: cut(name, 60), selected: id === wanted })));
   }
 
-  async #send(event) {
+  #send(event) {
     event.preventDefault();
-    this.button.disabled = true;
+    busy(this.button, () => this.#order());
+  }
+
+  async #order() {
     this.answer.textContent = t("commands.under-way");
     const command = this.what.value;
     const [path, body] = [`/v1/gateways/${encodeURIComponent(this.gateway.value)}/commands?wait_s=10`, { command, ...(command === "send" ? { to: this.to.value, text: this.text.value } : {}) }];
@@ -139,10 +145,8 @@ class Commands {
     } catch (trouble) {
       if (!trouble.isCut) this.id = undefined;
       this.answer.textContent = trouble.message;
-    } finally {
-      this.button.disabled = false;
-      this.load();
     }
+    this.load();
   }
 
   /** A command that was queued or has ended, as the stream tells it. */
@@ -202,7 +206,7 @@ class Commands {
 
   async #showDetails() {
     const id = route.id;
-    if (!id || route.view !== "commands") return;
+    if (!id || route.view !== "commands") { this.#details = ""; return; }
     let row = this.#rows.find((one) => idOf(one) === id);
     if (!row) {
       const [gateway, ...rest] = id.split("/");
@@ -213,6 +217,9 @@ class Commands {
       } catch (trouble) { row = { gateway, id: rest.join("/"), trouble }; }
       if (route.id !== id) return;
     }
+    const version = JSON.stringify([id, row, row.trouble?.message]);
+    if (version === this.#details) return;
+    this.#details = version;
     const fact = (name, value) => (value === null || value === undefined || value === "" ? null : [make("dt", { text: t(name) }), make("dd", {}, value)]);
     const pre = (value) => make("pre", { class: "answer-text", tabindex: 0, text: cut(JSON.stringify(value, null, 2), 8000) });
     this.#shell.showDetails(make("div", { class: "details-inside" },

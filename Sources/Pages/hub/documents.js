@@ -1,5 +1,6 @@
 // A gateway's documents: notes of nodes, channels that are exchanged, and settings. Both ends may edit them; the last one holds.
 import { fill, make } from "../parts/page.js";
+import { refill } from "../parts/held.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
@@ -105,7 +106,7 @@ export class Documents {
     // What one writes stays.
     if (this.list.querySelector("form")) return;
     this.more.hidden = this.#next === null;
-    fill(this.list, this.#rows.length ? this.#rows.map((one) => this.#row(one)) : make("li", { class: "quiet", text: t("documents.none") }));
+    refill(this.list, this.#rows.length ? this.#rows.map((one) => this.#row(one)) : make("li", { class: "quiet", text: t("documents.none") }));
     const missing = Object.keys(SETTINGS).filter((key) => !this.#rows.some((one) => one.key === key));
     fill(this.added, this.#shell.mayChange && missing.length ? make("div", { class: "row wrap" }, missing.map((key) => make("button", { type: "button", class: "button small", text: t("documents.set", { name: t(`document.${key.slice(9)}`) }), on: { click: () => { const place = make("li", {}); this.list.append(place); this.#edit({ key, value: SETTINGS[key] === 0 ? 60 : SETTINGS[key][0] }, place); } } }))) : null);
   }
@@ -118,7 +119,7 @@ export class Documents {
       make("span", { class: "quiet small" }, t(one.by_hub ? "documents.by-hub" : "documents.by-gateway"), " · ", when(one.updated_at)),
       // As it told last: nobody tells what it permitted when this was written.
       one.by_hub && one.permitted === false ? make("span", { class: "trouble-line small break", text: t("documents.unpermitted-now", { line: one.permits }) }) : null,
-      this.#shell.mayChange ? [make("button", { type: "button", class: "button small", text: t("documents.edit"), on: { click: () => this.#edit(one, place) } }),
+      this.#shell.mayChange ? [make("button", { type: "button", class: "button small", text: t("documents.edit"), data: { key: one.key }, on: { click: () => this.#edit(one, place) } }),
         make("button", { type: "button", class: "button small danger", text: t("documents.delete"), on: { click: () => this.#change(() => remove(`${this.#path}/documents/${pathOf(one.key)}`)) } })] : null);
     return place;
   }
@@ -126,14 +127,14 @@ export class Documents {
   #edit(one, place) {
     const choices = SETTINGS[one.key] ?? (typeof one.value === "boolean" ? [true, false] : null);
     const field = Array.isArray(choices) ? make("select", { class: "field narrow", "aria-label": cut(one.key, 120) }, choices.map((value) => make("option", { value: JSON.stringify(value), text: told(value), selected: value === one.value })))
-      : make(typeof one.value === "string" && one.value.length > 60 ? "textarea" : "input", { class: "field", type: typeof one.value === "number" ? "number" : null, min: typeof one.value === "number" ? 1 : null, max: typeof one.value === "number" ? 3600 : null, maxlength: 2000, "aria-label": cut(one.key, 120), value: Array.isArray(one.value) ? one.value.join(", ") : String(one.value) });
-    const back = () => { form.remove(); this.#draw(); };
+      : make(typeof one.value === "string" && one.value.length > 60 ? "textarea" : "input", { class: "field", type: typeof one.value === "number" ? "number" : null, min: typeof one.value === "number" ? 1 : null, max: typeof one.value === "number" ? 3600 : null, maxlength: 2000, dir: "auto", autocomplete: "off", "aria-label": cut(one.key, 120), value: Array.isArray(one.value) ? one.value.join(", ") : String(one.value) });
+    const back = () => { form.remove(); this.#draw(); this.#focusOn(one.key); };
     const form = make("form", { class: "row wrap grow", on: {
       keydown: (event) => { if (event.key === "Escape") { event.stopPropagation(); back(); } },
       submit: (event) => {
         event.preventDefault();
         const value = Array.isArray(choices) ? JSON.parse(field.value) : Array.isArray(one.value) ? field.value.split(",").map((part) => part.trim()).filter(Boolean) : typeof one.value === "number" ? Number(field.value) : field.value.trim();
-        this.#change(() => put(`${this.#path}/documents/${pathOf(one.key)}`, { value }), form);
+        this.#change(() => put(`${this.#path}/documents/${pathOf(one.key)}`, { value }), { form, key: one.key });
       } } },
     make("span", { class: "small break", text: has(`document.${one.key.slice(9)}`) ? t(`document.${one.key.slice(9)}`) : cut(one.key, 120) }), make("span", { class: "grow" }, field),
     make("button", { type: "submit", class: "button primary", text: t("documents.save") }), make("button", { type: "button", class: "button", text: t("cancel"), on: { click: back } }));
@@ -141,16 +142,27 @@ export class Documents {
     field.focus();
   }
 
-  async #change(work, form) {
+  /** Where it was edited from. */
+  #focusOn(key) {
+    const place = this.list.querySelector(`button[data-key="${CSS.escape(key)}"]`) ?? this.list.querySelector("button") ?? this.list.closest("[tabindex]");
+    place?.focus({ preventScroll: true });
+  }
+
+  async #change(work, { form, key } = {}) {
+    const gateway = this.#gateway;
     try {
       const edited = await work();
+      // Another one was chosen meanwhile.
+      if (gateway !== this.#gateway) return;
+      const hadFocus = form?.contains(document.activeElement);
       form?.remove();
       this.trouble.textContent = "";
       await this.load();
+      if (hadFocus && document.activeElement === document.body) this.#focusOn(key);
       // What was deleted has no row that could say so.
       if (edited.value === null && edited.permitted === false && !this.isRefused) this.trouble.textContent = t("documents.unpermitted", { line: edited.permits });
     } catch (trouble) {
-      this.trouble.textContent = trouble.message;
+      if (gateway === this.#gateway) this.trouble.textContent = trouble.message;
     }
   }
 }

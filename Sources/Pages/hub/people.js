@@ -1,5 +1,6 @@
 // Who may use these pages, and which tokens programs have.
 import { fill, make } from "../parts/page.js";
+import { refill } from "../parts/held.js";
 import { when } from "../parts/times.js";
 import { named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
@@ -59,10 +60,12 @@ export class View {
   /** In its row: their sessions end with the old one. */
   #password(person, place) {
     place.querySelector("form")?.remove();
+    // Back at the button that has opened it.
+    const shut = () => { form.remove(); place.querySelector("button")?.focus({ preventScroll: true }); };
     const field = make("input", { class: "field", type: "password", required: true, minlength: 8, autocomplete: "new-password", "aria-label": t("people.password-of", { name: person.name }) });
     const form = make("form", { class: "row wrap grow", on: {
-      keydown: (event) => { if (event.key === "Escape") { event.stopPropagation(); form.remove(); } },
-      submit: (event) => { event.preventDefault(); const password = field.value; form.remove(); this.#change(() => put(`/v1/people/${encodeURIComponent(person.name)}`, { password })); },
+      keydown: (event) => { if (event.key === "Escape") { event.stopPropagation(); shut(); } },
+      submit: (event) => { event.preventDefault(); const password = field.value; shut(); this.#change(() => put(`/v1/people/${encodeURIComponent(person.name)}`, { password })); },
     } }, make("span", { class: "grow" }, field), make("button", { type: "submit", class: "button primary", text: t("people.set-password") }));
     place.append(form);
     field.focus();
@@ -74,7 +77,7 @@ export class View {
     try {
       const [{ people }, { tokens }] = await Promise.all([ask("/v1/people"), ask("/v1/tokens")]);
       if (this.trouble.textContent === this.#refusal) this.trouble.textContent = "";
-      fill(this.people, people.map((person) => make("li", {},
+      refill(this.people, people.map((person) => make("li", {},
         make("span", { class: "grow" }, named(person.name), " ", make("span", { class: "quiet small" }, person.last_used ? [t("people.used"), " ", when(person.last_used)] : t("people.never"))),
         has(`way.${person.way}`) ? make("span", { class: "quiet small", text: t(`way.${person.way}`) }) : null,
         make("select", { class: "field narrow", "aria-label": t("people.role-of", { name: person.name }), on: { change: (event) => this.#change(() => put(`/v1/people/${encodeURIComponent(person.name)}`, { role: event.target.value })) } },
