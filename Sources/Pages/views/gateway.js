@@ -92,11 +92,11 @@ export class View {
     const identity = radio.identity ?? {};
     const state = radio.region_error || radio.state === "down" ? "bad" : radio.state !== "up" || sync.state === "failed" ? "warn" : "good";
     return this.#card(t("card.radio"), state, t(`state.${gateway.state}`), identity.name ? named(identity.name) : "–",
-      radio.state === "up" ? [identity.model ? named(identity.model) : null, " ", identity.version] : radio.error ?? null, [
+      radio.state === "up" ? [identity.model ? named(identity.model) : null, " ", identity.version] : sentence(radio.error), [
         [t("card.link"), make("bdi", { class: "break", text: radio.link })],
         [t("card.remedy"), radio.remedy ? make("span", { lang: "en" }, coded(radio.remedy)) : null],
         [t("card.region"), radio.region_error ? make("span", { class: "bad-words", text: radio.region_error, lang: "en" }) : null],
-        [t("card.sync"), sync.state === "syncing" ? t("card.syncing", { phase: sync.phase ?? "", current: sync.current ?? 0, total: sync.total ?? "?" }) : sync.state === "failed" ? sync.reason : sync.last_synced ? when(sync.last_synced) : t(`sync.${sync.state}`)],
+        [t("card.sync"), sync.state === "syncing" ? t("card.syncing", { phase: sync.phase ?? "", current: sync.current ?? 0, total: sync.total ?? "?" }) : sync.state === "failed" ? sentence(sync.reason) : sync.last_synced ? when(sync.last_synced) : t(`sync.${sync.state}`)],
         [t("card.air"), identity.frequency_khz ? `${number(identity.frequency_khz / 1000, 3)} MHz · ${number(identity.bandwidth_hz / 1000, 1)} kHz · SF${identity.spreading_factor} · ${number(identity.tx_power_dbm)} dBm` : null],
         [t("nodes.battery"), power?.battery_mv ? [volts(power.battery_mv), power.battery_low ? make("span", { class: "word bad", text: t("card.low") }) : null] : null],
         [t("card.advert"), radio.advert?.at ? [when(radio.advert.at), radio.advert.current ? null : ` ${t("card.advert-old")}`] : t("card.advert-none")],
@@ -118,7 +118,7 @@ export class View {
 
   #store({ store }) {
     return this.#card(t("card.store"), store.error ? "bad" : "good", t(store.error ? "card.broken" : "card.fine"), number(store.messages), t("card.messages", { count: store.messages }), [
-      [t("card.error"), store.error], [t("card.remedy"), store.remedy ? make("span", { lang: "en" }, coded(store.remedy)) : null],
+      [t("card.error"), sentence(store.error)], [t("card.remedy"), store.remedy ? make("span", { lang: "en" }, coded(store.remedy)) : null],
       [t("nav.nodes"), t("card.nodes", { all: number(store.contacts), radio: number(store.contacts_on_radio) })],
       [t("card.size"), size(store.size_bytes)], [t("card.journal"), t("card.events", { count: store.last_seq - store.oldest_seq + 1, number: number(store.last_seq - store.oldest_seq + 1) })],
       [t("card.given-up"), store.given_up ? number(store.given_up) : null], [t("card.set-aside"), store.set_aside],
@@ -279,3 +279,6 @@ export class View {
     this.#loadLetters();
   }
 }
+
+/** What the program says, which speaks English. */
+function sentence(words) { return words ? make("span", { text: words, lang: "en" }) : null; }

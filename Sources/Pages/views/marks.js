@@ -83,7 +83,7 @@ export async function cancel(row) {
 export function tell(trouble) {
   const old = document.querySelector(".toast");
   old?.remove();
-  const toast = make("div", { class: "toast", role: "alert" }, make("div", {}, make("p", { text: trouble.message }), trouble.remedy ? make("p", { class: "quiet", lang: "en" }, coded(trouble.remedy)) : null),
+  const toast = make("div", { class: "toast", role: "alert" }, make("div", {}, make("p", { text: trouble.message, lang: trouble.answer?.error ? "en" : null }), trouble.remedy ? make("p", { class: "quiet", lang: "en" }, coded(trouble.remedy)) : null),
     make("button", { type: "button", class: "link", text: t("close"), on: { click: () => toast.remove() } }));
   document.body.append(toast);
 }
