@@ -1,5 +1,6 @@
 // What wants a person: open, seen by whom, over; and the rules by which it is told.
 import { fill, make, showTrouble } from "../parts/page.js";
+import { refill } from "../parts/held.js";
 import { span } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
@@ -69,11 +70,9 @@ export class View {
   #drawChips() {
     const isOver = route.get("show") === "over";
     const gateway = route.get("gateway");
-    const held = [...this.chips.children].indexOf(document.activeElement);
-    fill(this.chips,
+    refill(this.chips,
       make("button", { type: "button", class: "chip", "aria-pressed": String(isOver), text: t("alerts.show-over"), on: { click: () => route.set({ show: isOver ? undefined : "over" }, { replace: false }) } }),
       gateway ? make("button", { type: "button", class: "chip", "aria-pressed": "true", on: { click: () => route.set({ gateway: undefined }, { replace: false }) } }, named(gatewayName(gateway)), make("span", { "aria-hidden": "true", text: "×" }), make("span", { class: "unseen", text: t("filter.off") })) : null);
-    this.chips.children[held]?.focus();
   }
 
   async #load(isMore = false) {

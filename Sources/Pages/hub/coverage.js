@@ -1,5 +1,6 @@
 // Which gateway hears which node: as a map, with the links of what is chosen, and as a matrix.
 import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
+import { refill } from "../parts/held.js";
 import { number } from "../parts/numbers.js";
 import { now, when } from "../parts/times.js";
 import { cut, named, seen } from "../parts/text.js";
@@ -240,7 +241,7 @@ export class View {
     const version = this.#columns.map((one) => `${one.gateway} ${gatewayName(one.gateway)}`).join(" ") + from + location.search;
     if (this.headings.dataset.version !== version) {
       this.headings.dataset.version = version;
-      fill(this.headings, make("span", { role: "columnheader", class: "cell quiet small", text: t("coverage.node") }),
+      refill(this.headings, make("span", { role: "columnheader", class: "cell quiet small", text: t("coverage.node") }),
         this.#columns.map((one, index) => make("span", { role: "columnheader", class: "cell matrix-gateway", "aria-colindex": from + index + 2 },
           make("a", { href: `/coverage/${encodeURIComponent(one.gateway)}${location.search}`, title: cut(one.gateway, 64) }, named(gatewayName(one.gateway))))));
     }
@@ -250,7 +251,7 @@ export class View {
     if (this.pager.hidden || this.pager.dataset.version === pager) return;
     this.pager.dataset.version = pager;
     const turn = (name, to, isThere) => make("button", { type: "button", class: "button small", disabled: !isThere, text: t(name), on: { click: () => route.set({ from: to || undefined }) } });
-    fill(this.pager, turn("coverage.before", Math.max(0, from - room), from > 0),
+    refill(this.pager, turn("coverage.before", Math.max(0, from - room), from > 0),
       make("span", { class: "quiet small", text: t("coverage.columns", { first: number(from + 1), last: number(Math.min(gateways.length, from + room)), count: gateways.length }) }),
       turn("coverage.after", from + room, from + room < gateways.length));
   }
@@ -309,7 +310,7 @@ export class View {
     const version = JSON.stringify([ways.position, ways.drawn?.lines.length, ways.trouble]);
     if (this.note.dataset.version === version) return;
     this.note.dataset.version = version;
-    fill(this.note, ways.position ? waysNote(ways.drawn, { shut: () => this.#leaveWays(), trouble: ways.trouble, text: cut(ways.row?.body.text ?? "", 80) }) : null);
+    refill(this.note, ways.position ? waysNote(ways.drawn, { shut: () => this.#leaveWays(), trouble: ways.trouble, text: cut(ways.row?.body.text ?? "", 80) }) : null);
   }
 
   #leaveWays() { route.back(route.with({ message: undefined })); }
@@ -433,11 +434,14 @@ export class View {
   // MARK: Details
 
   #detailsVersion = null;
+  /** Of the one that is chosen: it stays where it was scrolled to. */
+  #details = { id: null };
 
   #showDetails() {
     const id = route.id;
     if (!id) {
       this.#detailsVersion = null;
+      this.#details = { id: null };
       this.#shell.showDetails(null);
       return;
     }
@@ -447,7 +451,8 @@ export class View {
     this.#detailsVersion = version;
     const row = gateway ? fleet.rows.get(id) : null;
     const links = [...(gateway ?? node)?.heard ?? []].sort((a, b) => (b.snr ?? -Infinity) - (a.snr ?? -Infinity) || (a.hops ?? 99) - (b.hops ?? 99) || b.at - a.at);
-    const content = make("div", { class: "details-inside" },
+    if (this.#details.id !== id) this.#details = { id, inside: make("div", { class: "details-inside" }) };
+    refill(this.#details.inside,
       make("div", { class: "details-head" }, make("h2", {}, named(gateway ? gatewayName(id) : seen(node?.name) || id.slice(0, 12))), iconButton("close", t("close"), () => this.#shut())),
       !this.#isLoaded ? make("p", { class: "quiet", text: t("loading") }) : !gateway && !node ? make("p", { class: "quiet", text: t("coverage.unknown") }) : [
         gateway ? make("p", { class: "row wrap" }, row ? contactMark(row) : null, make("a", { class: "button", href: `/fleet/${encodeURIComponent(id)}`, text: t("coverage.to-gateway") })) : make("p", {}, kindMark(node.kind)),
@@ -460,7 +465,7 @@ export class View {
         links.length > MOST_LISTED ? make("p", { class: "quiet small", text: t("seen.more", { count: links.length - MOST_LISTED }) }) : null,
         links.length > MOST_DRAWN ? make("p", { class: "quiet small", text: t("coverage.undrawn", { count: links.length - MOST_DRAWN }) }) : null,
       ]);
-    this.#shell.showDetails(content, () => this.#shut());
+    this.#shell.showDetails(this.#details.inside, () => this.#shut());
   }
 }
 

@@ -1,6 +1,7 @@
 // Messages of all gateways, each once, the newest first; who heard one, and how well. The hub gives them in the order in which they came, which is how
 // nothing is missed; here they stand by when they were heard: what a gateway sends after a cut stands where it was said.
 import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
+import { refill } from "../parts/held.js";
 import { late } from "../parts/late.js";
 import { decibels, number } from "../parts/numbers.js";
 import { full, now, when } from "../parts/times.js";
@@ -38,6 +39,8 @@ export class View {
   #wanted = null;
   #trouble = null;
   #typed = 0;
+  /** Of the one that is chosen: it stays while it is read again. */
+  #details = { id: null };
 
   constructor(shell) {
     this.#shell = shell;
@@ -238,21 +241,26 @@ export class View {
 
   async #showDetails() {
     const id = route.id;
-    if (!id) return this.#shell.showDetails(null);
+    if (!id) {
+      this.#details = { id: null };
+      this.#shell.showDetails(null);
+      return;
+    }
     const head = make("div", { class: "details-head" }, make("h2", { text: t("messages.one") }), iconButton("close", t("close"), () => this.#shut()));
-    const inside = make("div", { class: "details-inside" }, head, make("p", { class: "quiet", text: t("loading") }));
+    if (this.#details.id !== id) this.#details = { id, inside: make("div", { class: "details-inside" }, head, make("p", { class: "quiet", text: t("loading") })) };
+    const { inside } = this.#details;
     this.#shell.showDetails(inside, () => this.#shut());
     let row;
     try {
       row = await ask(`/v1/messages/${encodeURIComponent(id)}`);
     } catch (trouble) {
       if (route.id !== id) return;
-      fill(inside, head, trouble.status === 404 ? make("p", { role: "alert", text: t("messages.gone") }) : null);
+      refill(inside, head, trouble.status === 404 ? make("p", { role: "alert", text: t("messages.gone") }) : null);
       if (trouble.status !== 404) showTrouble(inside, trouble, () => this.#showDetails());
       return;
     }
     if (route.id !== id) return;
-    fill(inside, head,
+    refill(inside, head,
       make("p", {}, named(row.body.sender_name || t("messages.nobody")), row.body.channel_name ? [" · ", named(row.body.channel_name)] : null),
       written(row.body.text ?? ""),
       make("p", { class: "quiet small" }, row.body.sender_time ? [t("messages.said"), " ", when(row.body.sender_time * 1000)] : null),

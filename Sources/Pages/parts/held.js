@@ -1,7 +1,7 @@
 // Who works by keyboard keeps the place when a part of the page is made anew, and while something is under way.
 import { fill } from "./page.js";
 
-const REACHED = "a[href], button, summary, input, select, textarea, [tabindex]";
+const REACHED = "a[href], button:enabled, summary, input:enabled, select, textarea, [tabindex]";
 
 /** What it is known by; several may be called the same. */
 function nameOf(one) { return `${one.localName} ${one.id || one.getAttribute("href") || one.getAttribute("aria-label") || one.textContent}`; }

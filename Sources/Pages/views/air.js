@@ -1,5 +1,6 @@
 // What the radio hears, packet by packet, newest on top; and how much of the air we use.
 import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
+import { refill } from "../parts/held.js";
 import { decibels, number, percent } from "../parts/numbers.js";
 import { named } from "../parts/text.js";
 import { t } from "../parts/words.js";
@@ -156,7 +157,7 @@ export class View {
     const version = `${Object.keys(counts).sort().join()} ${kind}`;
     if (this.chips.dataset.version !== version) {
       this.chips.dataset.version = version;
-      fill(this.chips, KINDS.filter((one) => counts[one] || one === kind).map((one) => make("button", { type: "button", class: "chip", "aria-pressed": String(kind === one), text: t(`packet.${one}`), on: { click: () => route.set({ kind: kind === one ? undefined : one }) } })));
+      refill(this.chips, KINDS.filter((one) => counts[one] || one === kind).map((one) => make("button", { type: "button", class: "chip", "aria-pressed": String(kind === one), text: t(`packet.${one}`), on: { click: () => route.set({ kind: kind === one ? undefined : one }) } })));
     }
     this.scroller.querySelector(".empty:not([role])")?.remove();
     showTrouble(this.scroller, shown.length ? null : this.#trouble, () => this.#listen());

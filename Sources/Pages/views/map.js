@@ -1,5 +1,6 @@
 // Where the nodes are: shapes by kind, age as opacity, near ones as one; and the list of what is in sight.
 import { fill, make, showTrouble } from "../parts/page.js";
+import { refill } from "../parts/held.js";
 import { number } from "../parts/numbers.js";
 import { now, when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
@@ -111,7 +112,7 @@ export class View {
     const version = JSON.stringify([ways.cursor, ways.drawn?.lines, ways.drawn?.unplaced, ways.trouble]);
     if (this.note.dataset.version === version) return;
     this.note.dataset.version = version;
-    fill(this.note, ways.cursor ? waysNote(ways.drawn, { shut: () => this.#leaveWays(), trouble: ways.trouble, text: cut(ways.row?.text ?? "", 80) }) : null);
+    refill(this.note, ways.cursor ? waysNote(ways.drawn, { shut: () => this.#leaveWays(), trouble: ways.trouble, text: cut(ways.row?.text ?? "", 80) }) : null);
   }
 
   /** Back to the message, if one came from it. */
@@ -125,7 +126,7 @@ export class View {
     const version = `${here} ${kind}`;
     if (this.chips.dataset.version === version) return;
     this.chips.dataset.version = version;
-    fill(this.chips, here.map((one) => make("button", { type: "button", class: "chip", "aria-pressed": String(kind === one), on: { click: () => route.set({ kind: kind === one ? undefined : one }) } }, kindMark(one))));
+    refill(this.chips, here.map((one) => make("button", { type: "button", class: "chip", "aria-pressed": String(kind === one), on: { click: () => route.set({ kind: kind === one ? undefined : one }) } }, kindMark(one))));
   }
 
   #picked(mark) {
