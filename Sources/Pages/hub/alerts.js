@@ -132,7 +132,7 @@ export class View {
     if (this.place.dataset.version === version || this.place.querySelector("form")) return;
     this.place.dataset.version = version;
     const focused = this.place.contains(document.activeElement) ? document.activeElement.dataset.alert : null;
-    fill(this.place,
+    refill(this.place,
       shown.length ? null : make("div", { class: "empty" }, make("h2", { text: t("alerts.none") }), make("p", { class: "quiet", text: t("alerts.none-why") })),
       Object.entries(groups).filter(([, list]) => list.length).map(([name, list]) => [make("h2", { text: t(`alerts.${name}`, { count: list.length }) }), make("ul", { class: "hub-list" }, list.map((one) => this.#row(one)))]),
       this.#trouble ? make("p", { class: "bad-words", role: "alert", text: this.#trouble.message }) : null,

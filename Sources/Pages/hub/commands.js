@@ -217,7 +217,7 @@ class Commands {
       } catch (trouble) { row = { gateway, id: rest.join("/"), trouble }; }
       if (route.id !== id) return;
     }
-    const version = JSON.stringify([id, row, row.trouble?.message]);
+    const version = JSON.stringify([id, row, row.trouble?.message, gatewayName(row.gateway)]);
     if (version === this.#details) return;
     this.#details = version;
     const fact = (name, value) => (value === null || value === undefined || value === "" ? null : [make("dt", { text: t(name) }), make("dd", {}, value)]);

@@ -1,5 +1,6 @@
 // Behind the fleet's table: a line of the last day for each figure, and what has changed since one looked last.
 import { draw, fill, make } from "../parts/page.js";
+import { refill } from "../parts/held.js";
 import { number } from "../parts/numbers.js";
 import { now, when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
@@ -70,7 +71,7 @@ export class FleetMore {
     this.#news.hidden = !found.changes.length;
     if (!found.changes.length) { fill(this.#news); return; }
     const isOpen = this.#news.querySelector("details")?.open ?? false;
-    fill(this.#news, make("details", { open: isOpen },
+    refill(this.#news, make("details", { open: isOpen },
       make("summary", {}, tn("seen.since", { count: found.changes.length, time: when(found.at) })),
       make("ul", { class: "plain" }, found.changes.slice(0, MOST_CHANGES).map((one) => make("li", {},
         make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(gatewayName(one.gateway))), " ", t(`seen.${one.what}`, { before: cut(one.before ?? "", 32), after: cut(one.after ?? "", 32) }))),
