@@ -122,7 +122,7 @@ export class Windowed {
     this.#offsets = offsets;
   }
 
-  /** The first row that is wholly or partly in sight at this height. */
+  /** The first row in sight at this height. */
   #at(y) {
     let low = 0;
     let high = this.#items.length;
@@ -231,7 +231,7 @@ export class Windowed {
     this.#space(first, end);
   }
 
-  /** Whether something is not as high as was thought. */
+  /** Whether a height is not as was thought. */
   #measure() {
     let isOther = false;
     const anchor = this.#anchor();
@@ -265,7 +265,7 @@ export class Windowed {
     this.#settle();
   }
 
-  /** A row has become higher or lower by itself. */
+  /** A row's height has changed. */
   #settle() {
     if (this.#frame) return;
     this.#frame = requestAnimationFrame(() => { this.#frame = 0; this.#draw(); });

@@ -85,7 +85,7 @@ export class Shell {
     }
     this.list.update();
     if (this.#shown?.view !== view) {
-      const module = await this.#load(view);
+      const module = await this.#tried(views[view]);
       if (!module || route.view !== view) return;
       this.#shown?.shown.close?.();
       this.showDetails(null);
@@ -94,14 +94,16 @@ export class Shell {
       this.#shown = { view, shown: new module.View(this) };
       if (!isFirst && document.activeElement !== this.list.field) this.main.focus({ preventScroll: true });
     }
-    this.#shown.shown.update();
+    this.#tried(() => this.#shown.shown.update());
     this.#tellUnread();
   }
 
-  async #load(view) {
+  /** What may lack a file. */
+  async #tried(work, { view } = route) {
     try {
-      return await views[view]();
+      return await work();
     } catch (error) {
+      if (route.view !== view) return null;
       fill(this.main);
       showTrouble(this.main, { message: `${t("trouble.view")} ${error.message}` }, () => location.reload());
       this.#shown = null;
@@ -109,12 +111,12 @@ export class Shell {
     }
   }
 
-  /** The server of map tiles that the operator has named: `{url, credit?}`. */
+  /** The operator's server of map tiles: `{url, credit?}`. */
   get tiles() { return this.#session.tiles; }
 
   get isNarrow() { return this.#isNarrow.matches; }
 
-  /** What is beside the view, or over it as a sheet; `null`: nothing. `close`: what its closing does. */
+  /** Beside the view, or over it as a sheet; `null`: nothing. `close`: what closing does. */
   showDetails(content, close) {
     const had = !this.details.hidden;
     this.closeDetails = close ?? (() => {});

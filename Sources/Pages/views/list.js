@@ -10,7 +10,7 @@ import { outbox } from "../stores/outbox.js";
 import { route, to } from "../shell/route.js";
 import { styled } from "../shell/styled.js";
 
-/** The picture of a person, channel or room: shape by kind, colour by key, letter by name. */
+/** Of a person, channel or room: shape by kind, colour by key, letter by name. */
 export function picture(kind, name, key) {
   return make("span", { class: `picture ${kind} hue-${hue(key || name)}`, "aria-hidden": "true" }, kind === "channel" ? "#" : initial(name));
 }
@@ -147,7 +147,7 @@ export class ConversationList {
   }
 }
 
-/** What is not at the gateway: a refused one before those that wait, for it waits for somebody. */
+/** What is not at the gateway: a refused one first, for it waits for somebody. */
 function shownOf({ conversation }) {
   const all = outbox.of(conversation);
   return all.find((entry) => entry.trouble) ?? all.at(-1);
