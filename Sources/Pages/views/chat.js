@@ -198,8 +198,12 @@ export class OpenChat {
       this.#shell.showDetails(null);
       return;
     }
-    const { MessageDetails, ConversationDetails } = await import("./details.js");
-    if (wanted !== (route.get("message") ? `message:${route.get("message")}` : route.get("details") ? "conversation" : null)) return;
+    const { MessageDetails, ConversationDetails } = await import("./details.js").catch((error) => {
+      tell({ message: `${t("trouble.view")} ${error.message}` });
+      route.set({ message: undefined, details: undefined });
+      return {};
+    });
+    if (!MessageDetails || route.id !== this.id || wanted !== (route.get("message") ? `message:${route.get("message")}` : route.get("details") ? "conversation" : null)) return;
     const shut = () => route.set({ message: undefined, details: undefined });
     const row = message ? this.#chat.find(message) : null;
     if (this.#details?.wanted !== wanted) {
