@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import CrashDisk
 import Foundation
 import SQLite
 import TestSupport
@@ -70,6 +71,43 @@ import Testing
     #expect(store.gatewayID == id, "it is still the same gateway")
     #expect(store.epoch != epoch)
     #expect(store.lastSeq == 1, "it reports the loss")
+  }
+
+  @Test func `a read that the disk refuses once while the store is opened costs no database`() throws {
+    let scratch = Scratch(inMemory: true)
+    let settings = Store.Settings(location: scratch.location("gw.db"))
+    let disk = CrashDisk(watching: scratch.folder.path())
+    var epoch = ""
+    do {
+      let store = try Store(settings)
+      epoch = store.epoch
+      store.write { store throws(SQLiteError) in
+        for _ in 0..<100 { try store.append(.message, at: Shop.moment, body: [UInt8](repeating: 1, count: 100)) }
+      }
+      try store.commitNow()
+    }
+    var (refused, lookedDamaged) = (0, 0)
+    while refused < 2000 {
+      refused += 1
+      var reads = 0
+      disk.refusesRead = {
+        reads += 1
+        return reads == refused
+      }
+      defer { disk.refusesRead = nil }
+      do throws(StoreError) {
+        let store = try Store(settings)
+        #expect(store.provenance.setAside == nil, "read \(refused)")
+        #expect(store.epoch == epoch && store.lastSeq == 100, "read \(refused)")
+        if store.provenance.refusedRead != nil { lookedDamaged += 1 }
+      } catch {
+        // The daemon waits, and tries again.
+        #expect(error.isOfDisk, "read \(refused): \(error)")
+      }
+      if reads < refused { break }
+    }
+    #expect(lookedDamaged > 0)
+    #expect(refused < 2000)
   }
 
   @Test func `a full store refuses writes, keeps its content, and continues when there is room`() throws {

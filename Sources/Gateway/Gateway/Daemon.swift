@@ -210,6 +210,9 @@ public final class Daemon {
   private func announce() {
     for lack in configuration.lacks { log.warning(lack) }
     tellRefusal()
+    if let words = store.provenance.refusedRead {
+      log.error("\(words). The second attempt read all of it: check the disk")
+    }
     if let words = store.provenance.lostFromLog ?? store.provenance.putBack {
       let (loss, isOfLog) = (store.provenance.loss, store.provenance.lostFromLog != nil)
       // The words about an older copy have it already.

@@ -116,8 +116,8 @@ public final class Store {
   /// Whether the database was removed, moved or replaced: then everything that is stored is lost when the gateway ends.
   public var isElsewhere: Bool { StoreFiles.number(of: location) != openFile }
 
-  /// Opens or creates the store. A damaged file is renamed to `….corrupt-TIME` and a new one created. `replaced`: a
-  /// backup was just restored.
+  /// Opens or creates the store. A damaged file is renamed to `….corrupt-TIME` and a new one created; one that the disk does not return stays where it
+  /// is, and `StoreError.unavailable` is thrown. `replaced`: a backup was just restored.
   public init(_ settings: Settings, clocks: any Clocks, replaced: Replaced? = nil) throws(StoreError) {
     self.settings = settings
     self.clocks = clocks
@@ -130,10 +130,26 @@ public final class Store {
       try begin(behind: replaced)
     } catch {
       guard case .corrupt = error else { throw error }
-      provenance.setAside = try Self.moveAside(settings.location, "corrupt", clocks)
-      (database, identity) = try Self.open(settings, clocks)
-      try begin(behind: replaced)
+      // Releases the file: closing another descriptor of it would release SQLite's locks.
+      database = try Self.emptyInMemory()
+      try StoreFiles.proveReadable(settings.location)
+      let words = "the disk refused a read as the store was opened, which looked like damage: \(error)"
+      do {
+        // What is damaged is damaged again, unlike what the disk refused once.
+        (database, identity) = try Self.open(settings, clocks)
+        try begin(behind: replaced)
+        provenance.refusedRead = words
+      } catch {
+        guard case .corrupt = error else { throw error }
+        provenance.setAside = try Self.moveAside(settings.location, "corrupt", clocks)
+        (database, identity) = try Self.open(settings, clocks)
+        try begin(behind: replaced)
+      }
     }
+  }
+
+  private static func emptyInMemory() throws(StoreError) -> Database {
+    do throws(SQLiteError) { return try Database(location: ":memory:") } catch { throw StoreError(error) }
   }
 
   // `try?`: a log whose end cannot be marked stays in its place, and no start misses it.

@@ -108,6 +108,8 @@ extension Store.Replaced {
 public struct StoreProvenance: Equatable, Sendable {
   /// Where a damaged database was saved; `nil` if it was intact.
   public internal(set) var setAside: String?
+  /// A read that the disk refused once as the database was opened, in words: nothing is lost; `nil`: none.
+  public internal(set) var refusedRead: String?
   /// Events of the previous database that are lost; `nil`: no loss is known.
   public internal(set) var loss: StoreLoss?
   /// Losses before it: those that not every upstream had received, and that are told again with it, and others of this run.

@@ -34,6 +34,8 @@ public final class CrashDisk: @unchecked Sendable {
   public var onSync: (() -> Void)?
   /// The disk lies: a sync is confirmed, and does nothing.
   public var ignoresSyncs = false
+  /// Whether the disk refuses this read of SQLite's with EIO; set as `onSync` is.
+  public var refusesRead: (() -> Bool)?
   /// Guards `state` and its files.
   private let lock = Mutex(())
   private var state: FolderState

@@ -82,7 +82,9 @@ enum DiskVFS {
       return code
     }
     forwarded.xRead = { file, bytes, count, offset in
-      let real = real(file)
+      let (real, note) = (real(file), note(file).takeUnretainedValue())
+      // SQLITE_IOERR_CORRUPTFS, which the system's VFS makes of EIO.
+      if note.disk.refusesRead?() == true { return SQLITE_IOERR | 33 << 8 }
       return real.pointee.pMethods.pointee.xRead(real, bytes, count, offset)
     }
     forwarded.xWrite = { file, bytes, count, offset in

@@ -41,6 +41,19 @@ enum StoreFiles {
     return stat(location, &facts) == 0 ? Int(facts.st_size) : nil
   }
 
+  /// Throws unless the disk returns all of the database and of its log: SQLite takes a read that fails with EIO for damage. Only while they are closed.
+  static func proveReadable(_ location: String) throws(StoreError) {
+    var buffer = [UInt8](repeating: 0, count: 65536)
+    for file in [location, location + "-wal"] where size(file) != nil {
+      let descriptor = open(file, O_RDONLY | O_CLOEXEC)
+      guard descriptor >= 0 else { throw .file(file) }
+      defer { close(descriptor) }
+      var count = buffer.count
+      while count > 0 { count = read(descriptor, &buffer, buffer.count) }
+      guard count == 0 else { throw .unavailable("the disk does not return all of \(file)") }
+    }
+  }
+
   /// Gives files of the store that root has made to the owner of their folder.
   static func handOver(_ location: String) throws(StoreError) {
     let folder = location.lastIndex(of: "/").map { location[...$0] } ?? "."
