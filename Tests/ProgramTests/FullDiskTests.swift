@@ -75,6 +75,20 @@ extension WholeProgramTests {
       }
     }
 
+    @Test func `a gateway that waits for its disk ends on SIGTERM as it does otherwise`() throws {
+      try onSmallDisk { rig, place in
+        rig.gateway?.send(SIGTERM)
+        #expect(try rig.gateway?.ended() == 0)
+        #expect(try Self.run("mount", "-o", "remount,ro", place))
+        try startInVain(rig)
+        rig.gateway?.send(SIGTERM)
+        #expect(try rig.gateway?.ended() == 0, "no signal has ended it")
+        #expect(try Self.run("mount", "-o", "remount,rw", place))
+        try rig.startGateway()
+        try rig.waitForSync()
+      }
+    }
+
     @Test func `a damaged database that is replaced while the gateway waits for its disk is reported`() throws {
       try onSmallDisk { rig, place in
         rig.gateway?.send(SIGTERM)

@@ -237,6 +237,24 @@ extension WholeProgramTests {
       #expect(row["linked"]?.bool == true)
     }
 
+    @Test func `a hub takes a signal to end at any moment of its start, and a reload does not end it`() throws {
+      let rig = try Rig()
+      rig.writeHubConfiguration(database: rig.scratch.location("hub.db"))
+      for delay in 0..<20 as Range<UInt32> {
+        let hub = try Program.own("meshpost-hub", ["serve", "--config", rig.scratch.location("hub.toml")])
+        // Before its first line of code no program can take a signal; SIGHUP is the last one.
+        try untilTrue("signals that are taken") {
+          let status = try String(contentsOfFile: "/proc/\(hub.processID)/status", encoding: .utf8)
+          let caught = status.split(separator: "\n").first { $0.hasPrefix("SigCgt:") }?.split(separator: "\t").last
+          return UInt64(caught ?? "0", radix: 16).map { $0 & 1 == 1 } ?? false
+        }
+        hub.send(SIGHUP)
+        usleep(delay * 5000)
+        hub.send(SIGTERM)
+        #expect(try hub.ended() == 0, "\(delay): \(hub.lines)")
+      }
+    }
+
     @Test func `a hub that starts on a full disk refuses with the reason, and serves once there is room`() throws {
       let rig = try Rig()
       let place = rig.scratch.location("small")

@@ -45,8 +45,9 @@ while let argument = arguments.popFirst() {
   }
 }
 
-// A reload that comes while the gateway begins, or waits for room on the disk, is one of what has been read by then.
-if !isCheck, backup == nil { Signals.hold([SIGHUP]) }
+// A reload that comes while the gateway begins, or waits for room on the disk, is one of what has been read by then. A signal to end waits for somebody
+// who ends the gateway as it should end.
+if !isCheck, backup == nil { Signals.hold([SIGHUP, SIGTERM, SIGINT]) }
 do {
   let configuration =
     try isCheck
@@ -67,7 +68,7 @@ do {
     print(try Daemon.restore(backup, configuration))
     exit(0)
   }
-  let daemon = try Daemon.whenDiskAllows(configuration, file: file)
+  guard let daemon = try Daemon.whenDiskAllows(configuration, file: file) else { exit(EX_OK) }
   exit(daemon.run())
 } catch let error as GatewayConfiguration.Failure {
   for lack in error.lacks { Log().warning(lack) }

@@ -21,6 +21,7 @@ struct MeshpostHub: AsyncParsableCommand {
     ])
 
   static func main() async {
+    if CommandLine.arguments.dropFirst().first == "serve" { StartSignals.take() }
     if let broken = TypedText.brokenArgument() { exit(withError: failure("\(broken)")) }
     let typed = UnknownCommand.inOrder(Array(CommandLine.arguments.dropFirst()))
     if let remedy = UnknownCommand.remedy(typed) { exit(withError: failure(remedy, 64)) }  // EX_USAGE
@@ -49,7 +50,9 @@ struct Serve: AsyncParsableCommand {
 
   func run() async throws {
     SpareMemory.limitArenas(to: Self.arenas)
-    signal(SIGHUP, SIG_IGN)
+    StartSignals.take()
+    let stops = StartSignals.watchStops()
+    defer { for source in stops { source.cancel() } }
     let notifier = ServiceNotifier()
     defer { notifier.end() }
     guard let (server, configuration) = try await start(notifier) else { return }
@@ -57,6 +60,7 @@ struct Serve: AsyncParsableCommand {
     defer { reloading.cancel() }
     do {
       try await server.run { port in
+        StartSignals.repeatStop()
         notifier.serves(server, port: port)
         HubLog.write(.notice, "listening on \(configuration.host) port \(port)")
       }
@@ -69,7 +73,7 @@ struct Serve: AsyncParsableCommand {
 
   /// Makes the server; while the disk has no room for that, it waits. `nil`: the hub was stopped meanwhile.
   private func start(_ notifier: ServiceNotifier) async throws -> (HubServer, HubConfiguration)? {
-    while true {
+    while !StartSignals.isStopped {
       // After a wait it is read again: a reload meanwhile counts.
       let configuration: HubConfiguration
       do {
@@ -90,13 +94,18 @@ struct Serve: AsyncParsableCommand {
         wait = fullDisk
       }
       do {
-        guard try await wait.run({ notifier.waits($0) }) else { return nil }
+        let hasRoom = try await wait.run { reason in
+          StartSignals.repeatStop()
+          notifier.waits(reason)
+        }
+        guard hasRoom else { return nil }
       } catch let error as HubDatabaseError {
         throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
       } catch {
         throw failure("\(error)", 69)  // EX_UNAVAILABLE
       }
     }
+    return nil
   }
 
   /// Reads tokens and the log's level again on SIGHUP, and logs which other changes need a restart.
@@ -115,6 +124,7 @@ struct Serve: AsyncParsableCommand {
         HubLog.write(.error, "tokens not reloaded: \(error)")
       }
     }
+    source.setRegistrationHandler { StartSignals.repeatHangUp() }
     source.resume()
     return source
   }

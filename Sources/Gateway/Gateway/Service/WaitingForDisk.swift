@@ -12,24 +12,25 @@ import Store
 extension Daemon {
   private static let pauseBetweenTries: Duration = .seconds(5)
 
-  /// Returns the gateway when its store is writable; until then the control socket answers with the reason.
-  public static func whenDiskAllows(_ configuration: GatewayConfiguration, file: String) throws(StartError) -> Daemon {
+  /// Returns the gateway when its store is writable; until then the control socket answers with the reason. `nil`: SIGTERM or SIGINT came meanwhile.
+  public static func whenDiskAllows(_ configuration: GatewayConfiguration, file: String) throws(StartError) -> Daemon? {
     let manager = ServiceManager.ofThisProcess()
-    let opened: Store?
+    let waited: (isStopped: Bool, opened: Store?)
     do {
       return try Daemon(configuration, file: file, manager: manager)
     } catch {
       guard let failure = error.waits else { throw error }
-      opened = wait(configuration, failure, manager)
+      waited = wait(configuration, failure, manager)
     }
-    return try Daemon(configuration, file: file, opened: opened, manager: manager)
+    guard !waited.isStopped else { return nil }
+    return try Daemon(configuration, file: file, opened: waited.opened, manager: manager)
   }
 
-  /// Returns the store when it can be opened: only this store knows what was lost with the one before. `nil`: it fails
-  /// for another reason, which the next attempt reports.
+  /// Returns the store when it can be opened: only this store knows what was lost with the one before. Without one: it fails for another reason, which
+  /// the next attempt reports, or a signal has stopped the wait.
   private static func wait(
     _ configuration: GatewayConfiguration, _ first: StoreError, _ manager: ServiceManager?
-  ) -> Store? {
+  ) -> (isStopped: Bool, opened: Store?) {
     let loop = EventLoop()
     let log = Log(level: configuration.logLevel, clock: loop.wallClock)
     var (failure, opened): (StoreError, Store?) = (first, nil)
@@ -49,6 +50,11 @@ extension Daemon {
       manager?.ready("waiting for the disk: \(failure)")
     }
     tell()
+    var isStopped = false
+    let signals = Signals([SIGTERM, SIGINT], on: loop) { _ in
+      isStopped = true
+      loop.stop()
+    }
     loop.run {
       while true {
         // `try?`: nothing cancels it.
@@ -65,9 +71,10 @@ extension Daemon {
         }
       }
     }
+    withExtendedLifetime(signals) {}
     server?.stop()
-    log.notice("the disk takes writes: starting")
-    return opened
+    if !isStopped { log.notice("the disk takes writes: starting") }
+    return (isStopped, opened)
   }
 
   private static func refusal(_ failure: StoreError) -> HTTPResponse {

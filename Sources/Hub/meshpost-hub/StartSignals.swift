@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+
+import Dispatch
+import Glibc
+import Synchronization
+
+/// Signals of a server from its first moment to its last. Its parts receive them only while they run: what comes before and between them is kept here, and
+/// raised again when the next part can receive it. Otherwise it would end a hub that begins, or be lost.
+enum StartSignals {
+  private static let stops = [SIGTERM, SIGINT]
+  /// A bit for each number that came.
+  private static let came = Atomic<Int32>(0)
+
+  /// From now on no signal ends the program by its default action.
+  static func take() {
+    // So that no signal handler makes it.
+    note(0)
+    for number in stops + [SIGHUP] { signal(number) { StartSignals.note(1 << $0) } }
+  }
+
+  /// Notes also what other parts receive, until the sources are cancelled: one may be at its end, and ignore it.
+  static func watchStops() -> [any DispatchSourceSignal] {
+    stops.map { number in
+      let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+      source.setEventHandler { note(1 << number) }
+      source.resume()
+      return source
+    }
+  }
+
+  /// Whether the program shall end.
+  static var isStopped: Bool { stops.contains { has($0) } }
+
+  /// Sends a signal to end again, if one came, because now somebody receives it.
+  static func repeatStop() { if isStopped { kill(getpid(), SIGTERM) } }
+
+  /// Sends SIGHUP again, if it came.
+  static func repeatHangUp() { if has(SIGHUP) { kill(getpid(), SIGHUP) } }
+
+  private static func has(_ number: Int32) -> Bool { came.load(ordering: .relaxed) & 1 << number != 0 }
+  private static func note(_ bits: Int32) { came.bitwiseOr(bits, ordering: .relaxed) }
+}
