@@ -299,6 +299,27 @@ import Testing
     #expect(told.first?.contains("\"kept\":\(had)") == true && told.first?.contains("damaged-wal") == true, "\(told)")
   }
 
+  @Test func `an emptied log of a backup is told as a possible loss, and a missing one is not`() throws {
+    let (shop, card) = (try Shop(in: Scratch(inMemory: true)), Scratch(inMemory: true))
+    defer { withExtendedLifetime(card) {} }
+    try shop.append(3)
+    try shop.store.checkpoint()
+    let backup = card.location("backup")
+    try FileManager.default.copyItem(atPath: shop.scratch.location("gw.db"), toPath: backup)
+    #expect(!Store.isLogEmptied(of: backup))
+    let (log, header) = (URL(filePath: backup + "-wal"), WriteAheadLog.headerSize)
+    for content in [Data(), Data(repeating: 0, count: header)] {
+      try content.write(to: log)
+      #expect(Store.isLogEmptied(of: backup), "\(content.count) bytes")
+    }
+    let settings = Store.Settings(location: card.location("gw.db"))
+    #expect(try Store.restore(backup, settings: settings) == nil)
+    let store = try Store(settings)
+    let loss = store.lossOfBackup(log: nil)
+    #expect(loss.cause == .log && loss.kept == store.lastSeq)
+    #expect("\(loss)".contains("the database's log was removed or emptied"), "\(loss)")
+  }
+
   @Test func `a database that replaces a damaged one is marked with its log`() throws {
     let (shop, card) = (try Shop(in: Scratch(inMemory: true)), Scratch(inMemory: true))
     try shop.append(3)

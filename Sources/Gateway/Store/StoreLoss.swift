@@ -213,8 +213,8 @@ extension Store {
     return found
   }
 
-  /// What `restore` has not read of a backup's log, for the first event of the restored database's new epoch. `log`: that log.
-  public func lossOfBackup(log: String) -> StoreLoss {
+  /// What `restore` has not read of a backup's log, for the first event of the restored database's new epoch. `log`: that log; `nil`: it is empty.
+  public func lossOfBackup(log: String?) -> StoreLoss {
     StoreLoss(cause: .log, epoch: epoch, kept: lastSeq, saved: log)
   }
 

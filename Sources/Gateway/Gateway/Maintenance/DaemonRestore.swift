@@ -11,12 +11,13 @@ extension Daemon {
   public static func restore(_ backup: String, _ configuration: GatewayConfiguration) throws(StartError) -> String {
     let clocks = LinuxClocks()
     do {
-      let lost = Store.lostTransactions(of: backup)
+      let (lost, isEmptied) = (Store.lostTransactions(of: backup), Store.isLogEmptied(of: backup))
       let replaced = try Store.restore(backup, settings: configuration.store, clocks: clocks)
       let log = lost.map { _ in backup + "-wal" }
-      let missing = lost.map { ", without \($0) transactions or more: its log, \(backup)-wal, is damaged before them" }
-      let words =
-        "\(backup) is restored\(missing ?? ""), \(try renewed(configuration, clocks, replaced, damagedLog: log))"
+      var missing = lost.map { ", without \($0) transactions or more: its log, \(backup)-wal, is damaged before them" }
+      if isEmptied { missing = ", perhaps without its newest events: its log, \(backup)-wal, is empty" }
+      let facts = try renewed(configuration, clocks, replaced, lacksLogged: missing != nil, damagedLog: log)
+      let words = "\(backup) is restored\(missing ?? ""), \(facts)"
       // The store is closed now, and has all files that root has made.
       try Store.handOver(configuration.store)
       return replaced.map { "\(words). The previous database was saved as \($0.location)\(Self.left($0))" } ?? words
@@ -39,11 +40,14 @@ extension Daemon {
   }
 
   private static func renewed(
-    _ configuration: GatewayConfiguration, _ clocks: any Clocks, _ replaced: Store.Replaced?, damagedLog: String?
+    _ configuration: GatewayConfiguration, _ clocks: any Clocks, _ replaced: Store.Replaced?,
+    lacksLogged: Bool, damagedLog: String?
   ) throws(StoreError) -> String {
     let store = try Store(configuration.store, clocks: clocks, replaced: replaced)
     // Otherwise opening it has renewed the epoch, and its first event reports the loss.
-    if store.provenance.loss == nil { try store.renewEpoch(telling: damagedLog.map { store.lossOfBackup(log: $0) }) }
+    if store.provenance.loss == nil {
+      try store.renewEpoch(telling: lacksLogged ? store.lossOfBackup(log: damagedLog) : nil)
+    }
     return "epoch \(store.epoch), \(store.lastSeq) events"
   }
 }

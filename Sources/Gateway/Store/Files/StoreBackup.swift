@@ -69,6 +69,11 @@ extension Store {
     return lost
   }
 
+  /// Whether a backup has a log without a transaction. SQLite removes a log whose content is in the database, so something has probably emptied this one.
+  public static func isLogEmptied(of backup: String) -> Bool {
+    StoreFiles.number(of: backup + "-wal") != nil && StoreFiles.lacksTransactions(backup)
+  }
+
   /// Events of the replaced database that an upstream does not get any more, because they are not in `backup`, and whose
   /// backup it is.
   private static func compare(
