@@ -163,6 +163,8 @@ final class BucketSync {
     let message: String
     /// This gateway limits one bucket, and goes on with the others.
     var isLimit = false
+    /// The answer is more than the line transfers in the time that it has.
+    var isTooLong = false
   }
 
   /// Asks for the buckets' positions, fetches updates, and waits for more; repeats after a failure, and at intervals.
@@ -174,6 +176,7 @@ final class BucketSync {
       } catch is CancellationError {
         return
       } catch {
+        if (error as? Trouble)?.isTooLong == true { catchUp.pageWasTooLong() }
         await failed((error as? Trouble)?.message ?? "\(error)")
       }
     }

@@ -6,7 +6,7 @@
 ///                                             ▲ "has new", also during a fetch ──────┘
 struct CatchUp {
   struct Settings: Equatable {
-    /// Updates in a page.
+    /// Updates in a page, if the line transfers as many in time.
     var page = 100
     /// If a bucket is further behind than this, older updates are given up (if `maySkip`).
     var maxBehind: Int64 = 1000
@@ -95,6 +95,8 @@ struct CatchUp {
   }
 
   private let settings: Settings
+  /// Updates in the next page.
+  private var page: Int
   /// Sorted by name, so that the same events have the same results.
   private var buckets: [(name: String, Bucket)]
   private var phase = Phase.away
@@ -103,7 +105,7 @@ struct CatchUp {
   private var hubShares = true
 
   init(_ positions: [String: Position], settings: Settings = Settings()) {
-    self.settings = settings
+    (self.settings, page) = (settings, settings.page)
     buckets = positions.sorted { $0.key < $1.key }.map { ($0.key, Bucket(position: $0.value)) }
   }
 
@@ -241,7 +243,7 @@ struct CatchUp {
     buckets[index].1.isNewDuringFetch = false
     let until = remote > seq ? remote : nil
     return .fetch(
-      bucket: name, from: bucket.position, until: until, limit: settings.page, most: buckets[index].1.room)
+      bucket: name, from: bucket.position, until: until, limit: page, most: buckets[index].1.room)
   }
 
   /// `nil`: the page contradicts the request.
@@ -275,6 +277,8 @@ struct CatchUp {
   /// The outcome is on disk.
   mutating func moved(_ name: String, _ outcome: Outcome, applied: Int = 0, duplicates: Int = 0, skipped: Int64 = 0) {
     if phase == .busy(name) { phase = .quiet }
+    // Another line may be faster.
+    if outcome.isEnd { page = min(settings.page, page * 2) }
     if isTooFar(name), outcome.leftOut == nil, !outcome.hasDiverged { hubShares = false }
     change(name) { bucket in
       bucket.position = outcome.position
@@ -291,6 +295,9 @@ struct CatchUp {
       if outcome.hasDiverged { bucket.statistics.divergences &+= 1 }
     }
   }
+
+  /// The line is too slow for a page: the next one is half as long, so that it comes.
+  mutating func pageWasTooLong() { page = max(1, page / 2) }
 
   /// The answer was missing or invalid, or could not be stored: all buckets are asked for again.
   mutating func failed() { if phase != .away { phase = .mustAskState } }

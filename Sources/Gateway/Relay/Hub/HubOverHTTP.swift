@@ -284,6 +284,9 @@ final class HubOverHTTP {
       // Too many requests wait already, or the caller was cancelled.
       return nil
     }
+    if case .failure(.endless) = result {
+      throw BucketSync.Trouble(message: "the hub's answer takes too long for this line", isTooLong: true)
+    }
     guard case .success(let response) = result, response.status == 200 else { return nil }
     return response
   }
