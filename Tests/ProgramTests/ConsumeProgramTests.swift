@@ -158,6 +158,26 @@ extension WholeProgramTests {
       #expect(position["lanes"]?.fields?.isEmpty == true, "\(position)")
     }
 
+    @Test func `a subscription with QoS 2 in the session of a consumer costs a session, and not each connection`() throws {
+      let site = try ConsumeSite()
+      // Somebody has tried the client id with another client.
+      let other = try Program(
+        "/usr/bin/mosquitto_sub",
+        ["-p", "\(site.broker.port)", "-i", "meshpost-hub", "-c", "-q", "2", "-t", "other/#", "-E"])
+      #expect(try other.ended() == 0, "\(other.lines)")
+      let stranger = try Program(
+        "/usr/bin/mosquitto_pub", ["-p", "\(site.broker.port)", "-q", "2", "-t", "other/topic", "-m", "words"])
+      #expect(try stranger.ended() == 0)
+      try site.rig.startHub()
+      try site.startConsumer()
+      try site.consumer?.line(with: "something else has left a subscription in our session")
+      try site.consumer?.line(with: "connected with a new session")
+      try site.publish(1...3)
+      try untilTrue("the events: \(site.consumer?.lines ?? [])") { try site.seqs().count == 3 }
+      site.consumer?.send(SIGTERM)
+      #expect(try site.consumer?.ended() == 0)
+    }
+
     private static let natsIsHere = access("/usr/sbin/nats-server", X_OK) == 0
 
     private static func nats(_ rig: Rig) throws -> TestBroker {

@@ -55,6 +55,9 @@ final class BrokerConsumer {
   private var keeping: Task<Void, Never>?
   private var isOverfull = false
   private var hadSession = false
+  /// Something else has left a subscription in the session that no client here can read: the next connection begins another one. Some brokers make such
+  /// subscriptions themselves, and a new session does not help there.
+  private var (needsNewSession, newSessions) = (false, Ration.hourly)
   private var isClosed = false
   /// The reason why it has ended by itself: a newer program has upgraded the tables.
   private(set) var end: String?
@@ -121,7 +124,9 @@ final class BrokerConsumer {
     do {
       let client = try client(place)
       self.client = client
+      if needsNewSession { client.forgetSession() }
       try await client.connect(try options())
+      needsNewSession = false
       if let reason = sharing(client) {
         client.close()
         return reason
@@ -141,6 +146,13 @@ final class BrokerConsumer {
       throw cancelled
     } catch {
       if Task.isCancelled { throw CancellationError() }
+      if case .foreign? = error as? MQTTFailure, !needsNewSession, newSessions.take(at: loop.now) {
+        needsNewSession = true
+        say(
+          .warning,
+          "broker \(place.shown): something else has left a subscription in our session, which ends each connection; "
+            + "a new session begins, and publications that still wait in the old one are lost")
+      }
       return isOverfull ? "too much waits for the database" : "\(error)"
     }
   }
