@@ -150,14 +150,29 @@ extension DeliverySession {
   private mutating func pause(after rounds: Int, _ key: PublicKey, _ now: MonotonicTime) -> Duration {
     let isNear = peers[key]?.heardAt.map { now - $0 <= DeliverySettings.late } ?? false
     let pauses = isNear ? DeliverySettings.shortPauses : DeliverySettings.slowPauses
+    let rarest = max(DeliverySettings.longestPause, evenPause(to: key, now))
     let pause =
       rounds < pauses.count
       ? pauses[rounds]
       : isNear
         ? DeliverySettings.slowPauses.last ?? .zero
-        : rounds < DeliverySettings.hourlyRounds ? DeliverySettings.hourlyPause : DeliverySettings.longestPause
+        : rounds < DeliverySettings.hourlyRounds ? DeliverySettings.hourlyPause : rarest
     let milliseconds = min(pause, longestPause(to: key, now)).wholeNanoseconds / 1_000_000
     return .milliseconds(Int64.random(in: milliseconds * 4 / 5...milliseconds * 6 / 5, using: &random))
+  }
+
+  /// The pause with which the numbers of the attempts last until the lifetime of a message to this recipient ends: where several share the rounds, that of
+  /// the one that has most left.
+  private func evenPause(to key: PublicKey, _ now: MonotonicTime) -> Duration {
+    let inRound = max(1, min(DeliverySettings.slowAttempts, settings.maxAttempts))
+    var least: Duration?
+    for message in live.values where message.item.destination == .node(key) {
+      let left = Int(DeliverySettings.lastAttempt) - Int(message.item.attempt)
+      guard left > 0 else { continue }
+      let pause = (message.item.expires - now) / (left / inRound + 1)
+      least = min(least ?? pause, pause)
+    }
+    return least ?? .zero
   }
 
   /// Half of what is left of the message to this recipient that ends first, so that none is left alone for much of its lifetime. Where messages end one after

@@ -106,6 +106,8 @@ import Timing
     add(item(1, expires: 30 * 86_400))
     pass(30 * 86_400 + 1)
     #expect(ends == [1: .noAcknowledgement] && made.count > 200 && made.allSatisfy { $0.attempt < 250 })
+    // They are spread: not the first half of its life has them all.
+    #expect(made.last.map { $0.at > MonotonicTime(seconds: 27 * 86_400) } == true, "\(made.last?.at.nanoseconds ?? 0)")
   }
 
   @Test mutating func `after a sign of life the messages go out within seconds, in their order`() {
