@@ -56,6 +56,25 @@ import Testing
     #expect(carrier.apart("m/command") == "m/command__" && carrier.apart("m/other") == "m/other")
   }
 
+  @Test func `another upstream's command topic changes on a reload without a new connection of the others`() throws {
+    let (scratch, loop) = (Scratch(inMemory: true), EventLoop(on: InventedMachine()))
+    let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"), clocks: loop.clocks)
+    var all = [
+      try upstream("a", topic: "m/{sender_name}", commands: nil), try upstream("b", topic: "x", commands: "m/command"),
+    ]
+    UpstreamSettings.separate(&all)
+    let relay = try Relay(all, store: store, on: loop, log: Log(level: .error, sink: { _, _ in }))
+    defer { relay.stop() }
+    let before = relay.upstreams
+    all[1] = try upstream("b", topic: "x", commands: "m/other")
+    UpstreamSettings.separate(&all)
+    #expect(try relay.change(to: all).map(\.name) == ["b"])
+    let kept = try #require(relay.upstreams.first)
+    #expect(kept === before.first && !kept.isClosed && relay.upstreams.last !== before.last)
+    let carrier = try #require(kept.carrier as? MQTTCarrier)
+    #expect(carrier.apart("m/other") == "m/other_" && carrier.apart("m/command") == "m/command")
+  }
+
   @Test func `an invalid command counts against the limit, and writes nothing`() throws {
     let scratch = Scratch()
     let loop = EventLoop()

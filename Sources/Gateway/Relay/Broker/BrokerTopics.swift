@@ -61,6 +61,21 @@ extension UpstreamSettings {
     return found
   }
 
+  /// The command topics of the others, as `separate` gives them.
+  var foreignCommandTopics: [TopicTemplate] {
+    guard case .mqtt(let mqtt) = kind else { return [] }
+    return mqtt.foreignCommandTopics
+  }
+
+  /// Without what `separate` gives, which changes with other upstreams.
+  var withoutOthers: UpstreamSettings {
+    guard case .mqtt(var mqtt) = kind else { return self }
+    mqtt.foreignCommandTopics = []
+    var alone = self
+    alone.kind = .mqtt(mqtt)
+    return alone
+  }
+
   /// Gives each upstream the command topics of the others.
   public static func separate(_ upstreams: inout [UpstreamSettings]) {
     let topics = upstreams.map(\.commandTopic)

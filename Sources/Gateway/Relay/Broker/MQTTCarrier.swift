@@ -22,6 +22,8 @@ final class MQTTCarrier: MeteredCarrier {
   let settings: UpstreamSettings.MQTTSettings
   /// The topic for commands; `nil`: the upstream receives none.
   private let commandsTemplate: TopicTemplate?
+  /// Topics on which the gateway's other upstreams take commands.
+  private var foreignTopics: [TopicTemplate]
   let client: MQTTClient
   let meter = TrafficMeter()
   let store: Store
@@ -57,6 +59,7 @@ final class MQTTCarrier: MeteredCarrier {
       tls = try TLSContext(authorities: upstream.authorities, certificate: settings.certificate, key: settings.key)
     }
     (self.upstream, self.settings, commandsTemplate) = (upstream, settings, upstream.commandTopic)
+    foreignTopics = settings.foreignCommandTopics
     (self.store, self.loop, clock) = (store, loop, loop.wallClock)
     commandTasks = LoopTasks(on: loop)
     client = MQTTClient(
@@ -87,10 +90,12 @@ final class MQTTCarrier: MeteredCarrier {
   /// The same, also if no command is allowed: the broker may have kept the subscription from when one was.
   private var requestTopic: String? { settings.commandTopic?.renderForCommands(gateway: store.gatewayID) }
 
+  func keepApart(from topics: [TopicTemplate]) { foreignTopics = topics }
+
   /// Changes a topic at which this gateway receives commands: values from the air could make one.
   func apart(_ topic: String) -> String {
     let own = commandsTemplate.map { [$0] } ?? []
-    let isRead = (own + settings.foreignCommandTopics).contains {
+    let isRead = (own + foreignTopics).contains {
       $0.renderForCommands(gateway: store.gatewayID).isExactly(topic)
     }
     return isRead ? apart(topic + "_") : topic

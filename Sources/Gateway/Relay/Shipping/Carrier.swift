@@ -65,6 +65,8 @@ protocol Carrier: AnyObject {
   func setState(_ name: String, _ body: [UInt8])
   /// The network has changed: checks that a kept connection still works.
   func probe()
+  /// From now on the gateway's other upstreams take commands on these topics of brokers, and this one publishes nothing there.
+  func keepApart(from topics: [TopicTemplate])
   /// The carrier that replaces this one; `nil`: none.
   func replacement() -> (any Carrier)?
   /// Tests the server without an event of the journal.
@@ -91,6 +93,7 @@ extension Carrier {
   var otherEpochs: [OtherEpoch] { [] }
   func setState(_ name: String, _ body: [UInt8]) {}
   func probe() {}
+  func keepApart(from topics: [TopicTemplate]) {}
   func taken(of batch: Batch) -> Int64? { nil }
   func replacement() -> (any Carrier)? { nil }
   var hasArrived: Bool { false }

@@ -65,6 +65,7 @@ public final class Relay {
     }
     let before = upstreams
     (upstreams, self.origins) = (all, origins)
+    for (upstream, settings) in zip(all, wanted) { upstream.carrier.keepApart(from: settings.foreignCommandTopics) }
     for upstream in before where !all.contains(where: { $0 === upstream }) { end(upstream) }
     for upstream in fresh {
       if returning.contains(where: { $0.name.isExactly(upstream.name) }) {
@@ -104,7 +105,10 @@ public final class Relay {
     let settings: UpstreamSettings
     let files: [UpstreamSettings.FileStamp?]
 
-    func isExactly(_ other: Origin) -> Bool { settings.isExactly(other.settings) && files == other.files }
+    /// The topics of other upstreams are no reason to connect again: see `Carrier.keepApart`.
+    func isExactly(_ other: Origin) -> Bool {
+      settings.withoutOthers.isExactly(other.settings.withoutOthers) && files == other.files
+    }
   }
 
   /// Carries out the servers' commands, and receives their updates.

@@ -14,6 +14,8 @@ final class StoppedCarrier: Carrier {
   private let build: () throws -> any Carrier
   /// For the hub, once its carrier can be built.
   private var states = NewestStates()
+  /// As last told; `nil`: as the carrier is built.
+  private var foreignTopics: [TopicTemplate]?
 
   init(_ settings: UpstreamSettings, reason: String, build: @escaping () throws -> any Carrier) {
     kind = settings.kindName
@@ -28,6 +30,7 @@ final class StoppedCarrier: Carrier {
     do {
       let carrier = try build()
       carrier.radio = radio
+      if let foreignTopics { carrier.keepApart(from: foreignTopics) }
       for state in states.all { carrier.setState(state.name, state.body) }
       return carrier
     } catch {
@@ -36,6 +39,7 @@ final class StoppedCarrier: Carrier {
     }
   }
 
+  func keepApart(from topics: [TopicTemplate]) { foreignTopics = topics }
   func setState(_ name: String, _ body: [UInt8]) { states.set(name, body) }
 
   func greet() async -> Greeting { .failed(.stopped(reason: reason)) }
