@@ -23,7 +23,7 @@ struct ForeignMessages {
   private static let memory: Duration = .seconds(3600)
 
   private(set) var needsNewSession = false
-  /// The first of this session.
+  /// The first of those that the present remedy is to end.
   private var since: MonotonicTime?
   private var last: (topic: String, at: MonotonicTime)?
   private var ended: [String] = []
@@ -31,6 +31,9 @@ struct ForeignMessages {
   private var sessions = Ration.hourly
 
   mutating func received(_ topic: String, now: MonotonicTime) -> Remedy {
+    // A session may last for months: after a quiet time another topic is of another subscription, which has its own remedy.
+    let wasQuiet = last.map { now - $0.at >= Self.memory } ?? false
+    if wasQuiet, ended.count < Self.maxEnded, !ended.contains(where: { $0.isExactly(topic) }) { since = nil }
     last = (topic: Visible.excerpt(topic), at: now)
     let first = since ?? now
     since = first
