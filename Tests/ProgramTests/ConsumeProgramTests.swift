@@ -158,7 +158,9 @@ extension WholeProgramTests {
       #expect(position["lanes"]?.fields?.isEmpty == true, "\(position)")
     }
 
-    @Test func `a subscription with QoS 2 in the session of a consumer costs a session, and not each connection`() throws {
+    @Test func `a subscription with QoS 2 in the session of a consumer costs a session, and not each connection`()
+      throws
+    {
       let site = try ConsumeSite()
       // Somebody has tried the client id with another client.
       let other = try Program(

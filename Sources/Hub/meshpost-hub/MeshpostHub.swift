@@ -98,6 +98,7 @@ struct Serve: AsyncParsableCommand {
           StartSignals.repeatStop()
           notifier.waits(reason)
         }
+        StartSignals.nobodyReceives()
         guard hasRoom else { return nil }
       } catch let error as HubDatabaseError {
         throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR

@@ -10,6 +10,10 @@ enum StartSignals {
   private static let stops = [SIGTERM, SIGINT]
   /// A bit for each number that came.
   private static let came = Atomic<Int32>(0)
+  /// Whether a part runs that ends the program at a signal.
+  private static let isReceived = Atomic(false)
+  /// So long a start goes on after a signal to end: it may wait for a database, or upgrade one, which another start can do as well.
+  private static let grace: DispatchTimeInterval = .seconds(5)
 
   /// From now on no signal ends the program by its default action.
   static func take() {
@@ -22,7 +26,10 @@ enum StartSignals {
   static func watchStops() -> [any DispatchSourceSignal] {
     stops.map { number in
       let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-      source.setEventHandler { note(1 << number) }
+      source.setEventHandler {
+        note(1 << number)
+        endLate()
+      }
       source.resume()
       return source
     }
@@ -31,8 +38,21 @@ enum StartSignals {
   /// Whether the program shall end.
   static var isStopped: Bool { stops.contains { has($0) } }
 
-  /// Sends a signal to end again, if one came, because now somebody receives it.
-  static func repeatStop() { if isStopped { kill(getpid(), SIGTERM) } }
+  /// Now somebody receives signals to end: sends one again, if one came.
+  static func repeatStop() {
+    isReceived.store(true, ordering: .relaxed)
+    if isStopped { kill(getpid(), SIGTERM) }
+  }
+
+  /// Whoever received signals has ended.
+  static func nobodyReceives() { isReceived.store(false, ordering: .relaxed) }
+
+  private static func endLate() {
+    DispatchQueue.global().asyncAfter(deadline: .now() + grace) {
+      // Nothing is served that could be ended in order.
+      if !isReceived.load(ordering: .relaxed) { _exit(EXIT_SUCCESS) }
+    }
+  }
 
   /// Sends SIGHUP again, if it came.
   static func repeatHangUp() { if has(SIGHUP) { kill(getpid(), SIGHUP) } }
