@@ -9,12 +9,13 @@ import Timing
   private func at(_ seconds: Double) -> MonotonicTime { MonotonicTime(seconds: seconds) }
 
   @Test func `in a session of months each foreign subscription is ended by itself, without a new session`() {
+    let nothing = ForeignMessages.Remedy.none
     var foreign = ForeignMessages()
     #expect(foreign.received("old/command", now: at(0)) == .unsubscribe)
-    #expect(foreign.received("old/command", now: at(30)) == .none, "it may have waited at the broker")
+    #expect(foreign.received("old/command", now: at(30)) == nothing, "it may have waited at the broker")
     let month = 30.0 * 86_400
     #expect(foreign.received("older/command", now: at(month)) == .unsubscribe)
-    #expect(foreign.received("older/command", now: at(month + 59)) == .none)
+    #expect(foreign.received("older/command", now: at(month + 59)) == nothing)
     #expect(!foreign.needsNewSession)
     #expect(foreign.received("older/command", now: at(month + 61)) == .newSession)
   }

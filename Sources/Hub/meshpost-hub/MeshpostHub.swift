@@ -66,6 +66,9 @@ struct Serve: AsyncParsableCommand {
       }
     } catch let error as HubDatabaseError {
       throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
+    } catch let error where StartSignals.hasEndedStart {
+      // The server library reports an end before it listens as an error.
+      HubLog.debug("ended as it began: \(error)")
     } catch {
       throw failure("\(error)", 69)  // EX_UNAVAILABLE
     }
@@ -102,6 +105,10 @@ struct Serve: AsyncParsableCommand {
         guard hasRoom else { return nil }
       } catch let error as HubDatabaseError {
         throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
+      } catch let error where StartSignals.isStopped {
+        // As in `run`.
+        HubLog.debug("ended as it began: \(error)")
+        return nil
       } catch {
         throw failure("\(error)", 69)  // EX_UNAVAILABLE
       }

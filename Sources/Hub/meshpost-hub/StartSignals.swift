@@ -38,6 +38,9 @@ enum StartSignals {
   /// Whether the program shall end.
   static var isStopped: Bool { stops.contains { has($0) } }
 
+  /// Whether a signal has ended the program before it served.
+  static var hasEndedStart: Bool { isStopped && !isReceived.load(ordering: .relaxed) }
+
   /// Now somebody receives signals to end: sends one again, if one came.
   static func repeatStop() {
     isReceived.store(true, ordering: .relaxed)
