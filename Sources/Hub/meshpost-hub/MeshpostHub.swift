@@ -68,7 +68,7 @@ struct Serve: AsyncParsableCommand {
       throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
     } catch let error where StartSignals.hasEndedStart {
       // The server library reports an end before it listens as an error.
-      HubLog.debug("ended as it began: \(error)")
+      HubLog.write(.debug, "ended as it began: \(error)")
     } catch {
       throw failure("\(error)", 69)  // EX_UNAVAILABLE
     }
@@ -107,7 +107,7 @@ struct Serve: AsyncParsableCommand {
         throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
       } catch let error where StartSignals.isStopped {
         // As in `run`.
-        HubLog.debug("ended as it began: \(error)")
+        HubLog.write(.debug, "ended as it began: \(error)")
         return nil
       } catch {
         throw failure("\(error)", 69)  // EX_UNAVAILABLE
