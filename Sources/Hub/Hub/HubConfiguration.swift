@@ -99,7 +99,7 @@ public struct HubConfiguration: Sendable {
     rateLimit = Int(root.integer("max_events_per_second", in: 0...1_000_000, default: 0))
     bytesPerDay = Int64(root.size("max_bytes_per_day", in: 0...(1 << 40), default: 1 << 30))
     maxConnections = Int(root.integer("max_connections", in: 1...1_000_000, default: 4096))
-    logLevel = HubLog.Level(named: root.choice("log_level", of: HubLog.Level.names, default: "info")) ?? .info
+    logLevel = HubLog.Level(name: root.choice("log_level", of: HubLog.Level.names, default: "info")) ?? .info
     var kept = root.table("retention")
     retention = Retention(&kept)
     root.note(from: kept)

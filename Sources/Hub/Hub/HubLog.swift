@@ -1,26 +1,14 @@
 // SPDX-License-Identifier: MIT
 
 import Console
-import Glibc
+import EventLoop
 import Logging
 import Synchronization
 import UntrustedText
 
 /// The hub's log: lines on standard error, for a service manager.
 public enum HubLog {
-  /// Severities; the numbers are those of sd-daemon(3).
-  public enum Level: Int, Sendable, CaseIterable, Comparable {
-    case error = 3, warning, notice, info, debug
-
-    public static let names = allCases.map(\.word)
-    public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
-    public init?(named word: String) {
-      guard let level = Self.allCases.first(where: { $0.word == word }) else { return nil }
-      self = level
-    }
-
-    public var word: String { "\(self)" }
-  }
+  public typealias Level = Log.Level
 
   typealias Write = @Sendable (Level, String) -> Void
 
@@ -45,14 +33,7 @@ public enum HubLog {
   static func debug(_ words: @autoclosure () -> String) { if level == .debug { write(.debug, words()) } }
 
   /// The journal reads the priority at the beginning of the line, and does not show it. Source: sd-daemon(3).
-  private static func prefix(_ level: Level) -> String { isJournal ? "<\(level.rawValue)>" : "" }
-
-  /// Whether standard error is the journal. Source: systemd.exec(5), `$JOURNAL_STREAM`.
-  private static let isJournal: Bool = {
-    var facts = stat()
-    guard let stream = getenv("JOURNAL_STREAM"), fstat(2, &facts) == 0 else { return false }
-    return String(cString: stream) == "\(facts.st_dev):\(facts.st_ino)"
-  }()
+  private static func prefix(_ level: Level) -> String { Log.isJournal ? "<\(level.rawValue)>" : "" }
 }
 
 /// Writes libraries' messages from swift-log: warnings and errors. At lower levels, Hummingbird logs each request with its address.

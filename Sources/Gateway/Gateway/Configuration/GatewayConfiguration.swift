@@ -269,10 +269,7 @@ extension GatewayConfiguration {
   }
 
   private static func log(_ table: inout TOMLReader) -> Log.Level {
-    let name = table.string("level") ?? "info"
-    if let level = Log.Level(name: name) { return level }
-    table.note("level", "\"\(name)\" is not allowed: \(Log.Level.names)")
-    return .info
+    Log.Level(name: table.choice("level", of: Log.Level.names, default: "info")) ?? .info
   }
 }
 

@@ -24,7 +24,7 @@ final class JournalSocket {
 
   /// `JOURNAL_STREAM` is `DEVICE:INODE` of standard error. A child of a service inherits the variable; if it writes
   /// elsewhere, the numbers differ.
-  private static var isStandardErrorJournal: Bool {
+  static var isStandardErrorJournal: Bool {
     guard let value = getenv("JOURNAL_STREAM") else { return false }
     var status = stat()
     guard fstat(2, &status) == 0 else { return false }

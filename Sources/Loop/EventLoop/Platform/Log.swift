@@ -12,25 +12,24 @@ import UntrustedText
 /// link or client that a line is about. On a terminal they begin with the level's word. The newest are remembered for a
 /// report.
 public final class Log {
+  /// Severities; the numbers are those of sd-daemon(3).
   public enum Level: Int, Comparable, Sendable {
-    case error = 3, warning = 4, notice = 5, info = 6, debug = 7
+    case error = 3, warning, notice, info, debug
+
+    public static let names = ["error", "warning", "notice", "info", "debug"]
 
     public static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
 
     public init?(name: String) {
-      switch name {
-      case "error": self = .error
-      case "warning": self = .warning
-      case "notice": self = .notice
-      case "info": self = .info
-      case "debug": self = .debug
-      default: return nil
-      }
+      guard let place = Self.names.firstIndex(of: name) else { return nil }
+      self.init(rawValue: Self.error.rawValue + place)
     }
 
-    public static let names = "error, warning, notice, info, debug"
-    public var word: String { ["error", "warning", "notice", "info", "debug"][rawValue - 3] }
+    public var word: String { Self.names[rawValue - Self.error.rawValue] }
   }
+
+  /// Whether this program's standard error leads to journald, according to systemd and in fact.
+  public static let isJournal = JournalSocket.isStandardErrorJournal
 
   /// Fields by which journald finds a line.
   public enum Field: String, Sendable {
