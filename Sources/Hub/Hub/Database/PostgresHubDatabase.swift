@@ -147,13 +147,8 @@ final class PostgresHubDatabase: HubDatabase {
   }
 
   private func askOnce(_ sql: String, _ values: [any SQLBindable]) throws(HubDatabaseError) -> OpaquePointer? {
-    let name = try prepare(sql)
-    let texts = values.map { Self.text($0.sql) }
-    let copies = texts.map { text in text.map { strdup($0) } }
-    defer { for copy in copies { if let copy { free(copy) } } }
-    return try answer(
-      to: PQsendQueryPrepared(
-        connection, name, Int32(values.count), copies.map { $0.map { UnsafePointer($0) } ?? nil }, nil, nil, 0))
+    try send(HubCall(sql, values: values), as: try prepare(sql))
+    return try answer()
   }
 
   func prepare(_ sql: String) throws(HubDatabaseError) -> String {

@@ -87,7 +87,7 @@ extension PostgresHubDatabase {
     guard PQsendQueryParams(connection, sql, 0, nil, nil, nil, nil, 0) == 1 else { throw lost() }
   }
 
-  private func send(_ call: HubCall, as name: String) throws(HubDatabaseError) {
+  func send(_ call: HubCall, as name: String) throws(HubDatabaseError) {
     let arrays = call.columns.map { Self.array($0.values, isText: $0.isText) }
     // Values end with a NUL, as texts do; arrays have lengths.
     let values = call.values.map { Self.text($0).map { Array($0.utf8) + [0] } }
@@ -203,8 +203,8 @@ extension PostgresHubDatabase {
 
   // MARK: Receiving
 
-  /// The result of the last statement. `sent`: libpq's result of sending.
-  func answer(to sent: Int32) throws(HubDatabaseError) -> OpaquePointer? {
+  /// The result of the last statement. `sent`: libpq's result of sending, 1: it was sent.
+  func answer(to sent: Int32 = 1) throws(HubDatabaseError) -> OpaquePointer? {
     guard sent == 1 else { throw lost() }
     var last: OpaquePointer?
     do {
