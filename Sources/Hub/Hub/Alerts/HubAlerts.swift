@@ -29,12 +29,6 @@ actor HubAlerts {
     var unacknowledged: Int64
   }
 
-  private struct PendingChange {
-    let change: AlertChange
-    let beganAt: Int64
-    let at: Int64
-  }
-
   private let settings: HubAlertSettings
   private let stores: HubStores
   private let registry: LinkRegistry
@@ -45,7 +39,7 @@ actor HubAlerts {
   private let began = ContinuousClock.now
   private var board: AlertBoard
   private var intervals = ContactIntervals()
-  private var pending: [PendingChange] = []
+  private var pending: [HubAlertChange] = []
   private var isRestored = false
   private var retentionHeldAt: Int64?
   /// The database's name, until the mark has it; and the message about a different database than before.
@@ -157,7 +151,7 @@ actor HubAlerts {
     }
     let subject = AlertSubject(rule, rule == .gatewaySilent ? alert.gateway : alert.subject)
     guard settings.rules.times[rule] != nil else {
-      if alert.endedAt == nil { pending.append(PendingChange(change: .ends(subject), beganAt: now, at: now)) }
+      if alert.endedAt == nil { pending.append(Self.storable(.ends(subject), at: now)) }
       return
     }
     if let ended = alert.endedAt {
@@ -172,7 +166,7 @@ actor HubAlerts {
   private func endOfOtherHub(_ alert: HubAlert, _ subject: AlertSubject, _ now: Int64) {
     guard alert.endedAt == nil, alert.gateway.isEmpty, location != nil || now - alert.beganAt > Self.longestOfAnother
     else { return }
-    pending.append(PendingChange(change: .ends(subject), beganAt: now, at: now))
+    pending.append(Self.storable(.ends(subject), at: now))
   }
 
   /// Milliseconds: twice the longest time from good readings to the end of an alert.
@@ -339,7 +333,7 @@ actor HubAlerts {
       if subject.rule == .gatewaySilent, location == nil { beganAt = intervals.lastContact(subject.name) ?? beganAt }
     case .ends(let subject): HubLog.write(.notice, "alert over: \(subject.rule.rawValue) \(subject.name)")
     }
-    pending.append(PendingChange(change: change, beganAt: beganAt, at: at))
+    pending.append(Self.storable(change, beganAt: beganAt, at: at))
     if pending.count > Self.mostPending { pending.removeFirst() }
   }
 
@@ -348,7 +342,7 @@ actor HubAlerts {
     while !pending.isEmpty {
       let some = pending.prefix(Self.writtenAtOnce)
       do {
-        try await stores.writer.storeAlertChanges(some.map(Self.storable))
+        try await stores.writer.storeAlertChanges(Array(some))
       } catch {
         return
       }
@@ -356,15 +350,15 @@ actor HubAlerts {
     }
   }
 
-  private static func storable(_ one: PendingChange) -> HubAlertChange {
-    let subject = one.change.subject
+  private static func storable(_ change: AlertChange, beganAt: Int64 = 0, at now: Int64) -> HubAlertChange {
+    let subject = change.subject
     let isOfGateway = subject.rule == .gatewaySilent
     var alert = HubAlert(
       gateway: isOfGateway ? subject.name : "", rule: subject.rule.rawValue, subject: isOfGateway ? "" : subject.name,
-      text: "", beganAt: one.beganAt)
-    guard case .begins(_, let text, _, _, let returns) = one.change else { return .ends(alert, at: one.at) }
+      text: "", beganAt: beganAt)
+    guard case .begins(_, let text, _, _, let returns) = change else { return .ends(alert, at: now) }
     (alert.text, alert.returns) = (text, returns)
-    return .begins(alert, at: one.at)
+    return .begins(alert, at: now)
   }
 
   private func updateCensus() async {
