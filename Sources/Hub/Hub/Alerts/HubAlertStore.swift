@@ -306,11 +306,13 @@ extension HubStore {
   }
 
   /// The numbers of open alerts by rule, and of all that nobody has acknowledged.
-  func alertCensus() throws(HubDatabaseError) -> (rules: [String: Int64], unacknowledged: Int64) {
+  func alertCensus() throws(HubDatabaseError) -> HubAlerts.Census {
     let rules = try database.dictionary("SELECT rule, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY rule") {
       ($0.text(0), $0.integer(1))
     }
-    return (rules, try number("SELECT count(*) FROM alerts WHERE ended_at IS NULL AND acknowledged_at IS NULL"))
+    return HubAlerts.Census(
+      rules: rules,
+      unacknowledged: try number("SELECT count(*) FROM alerts WHERE ended_at IS NULL AND acknowledged_at IS NULL"))
   }
 
   /// A gateway's last contact, in milliseconds since 1970, and whether it has sent a state lately, which needs a link.
