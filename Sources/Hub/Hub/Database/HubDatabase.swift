@@ -273,6 +273,12 @@ extension HubDatabase {
   func first<Value>(_ sql: String, _ values: any SQLBindable..., read: (any HubRow) -> Value) throws(HubDatabaseError)
     -> Value?
   {
+    try first(sql, values, read: read)
+  }
+
+  func first<Value>(_ sql: String, _ values: [any SQLBindable], read: (any HubRow) -> Value) throws(HubDatabaseError)
+    -> Value?
+  {
     var found: Value?
     try each(sql, values) { (row) throws(HubDatabaseError) in
       found = read(row)
@@ -305,12 +311,7 @@ extension HubDatabase {
 
   /// The first column of the first row; 0 without a row.
   func number(_ sql: String, _ values: any SQLBindable...) throws(HubDatabaseError) -> Int64 {
-    var found: Int64 = 0
-    try each(sql, values) { (row) throws(HubDatabaseError) in
-      found = row.integer(0)
-      return false
-    }
-    return found
+    try first(sql, values) { $0.integer(0) } ?? 0
   }
 
   /// Runs `work`, which begins and ends a transaction itself; retries a few times after conflicts. A file that stays

@@ -159,15 +159,11 @@ final class DatabaseProbe: Sendable {
   }
 
   private func count() async {
-    do {
-      let census = Census(
-        gateways: try await store.number("SELECT count(*) FROM gateways"),
-        waitingCommands: try await store.number("SELECT count(*) FROM commands WHERE state = 'queued'"))
-      state.withLock { $0.census = census }
-    } catch {
-      // The next query reports the error.
-      state.withLock { $0.census = nil }
-    }
+    // `try?`: the next query reports the error.
+    let census = try? await Census(
+      gateways: store.number("SELECT count(*) FROM gateways"),
+      waitingCommands: store.number("SELECT count(*) FROM commands WHERE state = 'queued'"))
+    state.withLock { $0.census = census }
   }
 }
 

@@ -28,11 +28,9 @@ extension HubStore {
   public func surelyPassed(
     at now: Int64, uptime: Int64 = LinuxClocks().sinceBoot, trusts: Bool = false, keeps: Bool = true
   ) throws(HubDatabaseError) -> Int64 {
-    var kept: (elapsed: Int64, wall: Int64)?
-    try database.each("SELECT elapsed, wall FROM steady_clock", []) { (row) throws(HubDatabaseError) in
-      // An older hub without events has stored a count from 1970.
-      if row.integer(0) >= ExpiredRows.earliest { kept = (row.integer(0), row.integer(1)) }
-      return false
+    // An older hub without events has stored a count from 1970.
+    let kept = try database.first("SELECT elapsed, wall FROM steady_clock WHERE elapsed >= ?1", ExpiredRows.earliest) {
+      (elapsed: $0.integer(0), wall: $0.integer(1))
     }
     let newest = try newestEvent(before: now)
     if trusts {

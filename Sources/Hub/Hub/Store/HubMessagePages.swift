@@ -129,16 +129,12 @@ extension HubStore {
     }.joined(separator: " AND ")
     let wanted =
       "(CAST(?3 AS BIGINT) IS NULL OR m.at >= ?3) AND (CAST(?4 AS BIGINT) IS NULL OR m.at <= ?4) AND \(filter) AND \(named)"
-    var scanned: (last: Int64, count: Int64, newest: Int64) = (0, 0, 0)
-    try database.each(
+    let scanned = try database.first(
       "SELECT \(query.isNewestFirst ? "min" : "max")(m.\(key)), count(*), max(m.\(came)) FROM \(scan) WHERE \(named)",
       all
-    ) { (row) throws(HubDatabaseError) in
-      scanned = (row.integer(0), row.integer(1), row.integer(2))
-      return false
-    }
+    ) { (last: $0.integer(0), count: $0.integer(1), newest: $0.integer(2)) }
+    guard let scanned, scanned.count > 0 else { return Found() }
     var found = Found(next: scanned.count < window ? nil : scanned.last)
-    guard scanned.count > 0 else { return found }
     // Rows so much older than `since` end the list: no later row is newer.
     if query.isNewestFirst, let since = query.since, scanned.newest + Self.clockError < since { found.next = nil }
     var (candidates, bytes, last) = ([Int64](), Int64(0), query.start)
