@@ -26,10 +26,13 @@ extension HubStore {
     let kind: String
     let body: String
 
-    init(at: Int64, kind: String, body: String) { (self.at, self.kind, self.body) = (at, kind, body) }
+    /// `first`: the column of the time; kind and body follow.
+    init(_ row: any HubRow, from first: Int) {
+      (at, kind, body) = (row.integer(first), row.text(first + 1), row.text(first + 2))
+    }
 
     init(_ event: PreparedEvent) {
-      self.init(at: event.event.at, kind: event.event.kind, body: PostgresHubDatabase.withoutNul(event.body))
+      (at, kind, body) = (event.event.at, event.event.kind, PostgresHubDatabase.withoutNul(event.body))
     }
 
     /// Whether both events are the same. A gap counts as the same as any stored event, which is better than a gap.
@@ -65,23 +68,6 @@ extension HubStore {
       // `try?`: as above.
       guard kind != EventContent.gap, let value = try? JSONValue(parsing: Array(body.utf8)) else { return nil }
       return EventContent.digest(at: at, kind: kind, body: value)
-    }
-  }
-
-  /// A query for the stored events with these numbers, within a transaction or outside.
-  static func findingEvents(
-    _ places: [(gateway: String, epoch: String, seq: Int64)],
-    _ found: @escaping (_ gateway: String, _ epoch: String, _ seq: Int64, StoredEvent) -> Void
-  ) -> HubCall {
-    HubCall(
-      """
-      SELECT e.gateway, e.epoch, e.seq, e.at, e.kind, e.body FROM @rows
-      JOIN events e ON e.gateway = v.gateway AND e.epoch = v.epoch AND e.seq = v.seq
-      """, ["gateway": places.map(\.gateway), "epoch": places.map(\.epoch), "seq": places.map(\.seq)]
-    ) { row in
-      found(
-        row.text(0), row.text(1), row.integer(2),
-        StoredEvent(at: row.integer(3), kind: row.text(4), body: row.text(5)))
     }
   }
 
@@ -159,8 +145,14 @@ extension HubStore {
 
   private func stored(_ keys: [EventKey]) throws(HubDatabaseError) -> [EventKey: StoredEvent] {
     var stored: [EventKey: StoredEvent] = [:]
-    let call = Self.findingEvents(keys.map { ($0.gateway, $0.epoch, $0.seq) }) {
-      stored[EventKey(gateway: $0, epoch: $1, seq: $2)] = $3
+    let call = HubCall(
+      """
+      SELECT e.gateway, e.epoch, e.seq, e.at, e.kind, e.body FROM @rows
+      JOIN events e ON e.gateway = v.gateway AND e.epoch = v.epoch AND e.seq = v.seq
+      """, ["gateway": keys.map(\.gateway), "epoch": keys.map(\.epoch), "seq": keys.map(\.seq)]
+    ) { row in
+      let key = EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2))
+      stored[key] = StoredEvent(row, from: 3)
     }
     try database.perform([call], begins: false, ends: false)
     return stored
@@ -182,8 +174,7 @@ extension HubStore {
       WHERE p.gateway = v.gateway AND e.gateway = p.gateway AND e.epoch = p.epoch AND e.seq = v.seq
       """, ["gateway": events.map(\.gateway), "seq": events.map(\.seq)]
     ) { row in
-      let event = StoredEvent(at: row.integer(2), kind: row.text(3), body: row.text(4))
-      stored[EventNumber(row.text(0), row.integer(1)), default: []].append(event)
+      stored[EventNumber(row.text(0), row.integer(1)), default: []].append(StoredEvent(row, from: 2))
     }
     try database.perform([call], begins: false, ends: false)
     // Events of the same transaction are not stored yet. An event that comes twice in one epoch is one event.
@@ -291,8 +282,8 @@ extension HubStore {
       var known = histories[GatewayEpoch(gateway: row.text(0), epoch: row.text(1)), default: []]
       let name = row.text(3)
       if !known.contains(where: { $0.name == name }) { known.append(History(name: name, last: row.integer(4))) }
-      if let kind = row.textIfAny(6), let place = known.firstIndex(where: { $0.name == name }) {
-        known[place].events[row.integer(2)] = StoredEvent(at: row.integer(5), kind: kind, body: row.text(7))
+      if row.textIfAny(6) != nil, let place = known.firstIndex(where: { $0.name == name }) {
+        known[place].events[row.integer(2)] = StoredEvent(row, from: 5)
       }
       histories[GatewayEpoch(gateway: row.text(0), epoch: row.text(1))] = known
     }

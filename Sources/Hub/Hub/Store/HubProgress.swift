@@ -98,7 +98,7 @@ extension HubStore {
       WHERE x.gateway = v.gateway AND x.epoch = v.epoch AND x.seq <= v.seq AND x.kind <> 'gap')
       """, ["gateway": ends.map { _ in gateway }, "epoch": ends.map { _ in epoch }, "seq": Array(ends.values)]
     ) { row in
-      let digest = StoredEvent(at: row.integer(2), kind: row.text(3), body: row.text(4)).digest
+      let digest = StoredEvent(row, from: 2).digest
       for (lane, end) in ends where end == row.integer(0) {
         (found.lanes[lane], found.digests[lane]) = (row.integer(1), digest)
       }
@@ -157,7 +157,7 @@ extension HubStore {
         """, ["gateway": epochs.map(\.gateway), "epoch": epochs.map(\.epoch)]
       ) { row in
         let place = GatewayEpoch(gateway: row.text(0), epoch: row.text(1))
-        let digest = StoredEvent(at: row.integer(3), kind: row.text(4), body: row.text(5)).digest
+        let digest = StoredEvent(row, from: 3).digest
         for lane in EventBatch.Lane.allCases where found[place]?.progress?.lanes[lane] == row.integer(2) {
           found[place]?.progress?.digests[lane] = digest
         }
