@@ -19,8 +19,6 @@ public final class PublicationIngest: Sendable {
     public var stored = 0
     /// Events that were stored before.
     public var known = 0
-    /// Publications without events, such as whether a gateway is online.
-    public var passedOver = 0
     /// Publications of which some content could not be stored.
     public var refused = 0
     /// Events that gateways report as missing.
@@ -32,7 +30,6 @@ public final class PublicationIngest: Sendable {
       left.publications += right.publications
       left.stored += right.stored
       left.known += right.known
-      left.passedOver += right.passedOver
       left.refused += right.refused
       left.missing += right.missing
     }
@@ -114,10 +111,8 @@ public final class PublicationIngest: Sendable {
             "a command came on \(publication.topic), a topic of events: who may ask there may write in the gateway's name. Name it in consume.command_topics"
           )
         }
-        guard let events = meaning else {
-          outcome.counts.passedOver += 1
-          continue
-        }
+        // Without events, such as whether a gateway is online.
+        guard let events = meaning else { continue }
         items += events.events.map {
           QueuedEvent(place: place, gateway: events.gateway, epoch: events.epoch, before: events.before, event: $0)
         }
