@@ -69,33 +69,33 @@ public final class PublicationIngest: Sendable {
   private let alertsOnRefused: Bool
   private let began = ContinuousClock.now
 
-  public init(_ configuration: HubConfiguration, _ settings: ConsumeSettings) throws {
-    store = try HubStore(
+  public convenience init(_ configuration: HubConfiguration, _ settings: ConsumeSettings) throws {
+    let store = try HubStore(
       location: configuration.location, password: configuration.password,
       alertsOnConflicts: configuration.alerts.rules.times[.gatewayConflict] != nil)
-    (topics, commandTopics) = (settings.topics, settings.commandTopics)
-    refused = RefusedFile(location: settings.refusedFile)
+    let refused = RefusedFile(location: settings.refusedFile)
     // Otherwise the first publication that is refused would stop all gateways.
     if let code = refused.write([]) {
       let failure = "\(settings.refusedFile): \(String(cString: strerror(code)))"
       guard code != ENOSPC else { throw HubDatabaseError(kind: .unavailable, message: failure, cause: .fullDisk) }
       throw HubConfiguration.Failure(description: "consume.refused_file: \(failure)")
     }
-    (commandLog, log) = (ThrottledLog(HubLog.write), HubLog.write)
-    newGateways = Mutex(NewGatewayLimit(perDay: settings.newGateways, most: settings.mostGateways))
-    alertsOnRefused = configuration.alerts.rules.times[.gatewaysRefused] != nil
+    self.init(
+      store, topics: settings.topics, commands: settings.commandTopics, refused: refused,
+      newGateways: NewGatewayLimit(perDay: settings.newGateways, most: settings.mostGateways),
+      alertsOnRefused: configuration.alerts.rules.times[.gatewaysRefused] != nil)
   }
 
-  /// For tests only.
+  /// `alertsOnRefused`: whether refused gateways raise an alert.
   init(
     _ store: HubStore, topics: [TopicPattern], commands: [TopicPattern] = [], refused: RefusedFile,
     newGateways: NewGatewayLimit = NewGatewayLimit(perDay: 1000, most: 10_000),
-    log: @escaping HubLog.Write = HubLog.write
+    alertsOnRefused: Bool = true, log: @escaping HubLog.Write = HubLog.write
   ) {
     (self.store, self.topics, commandTopics, self.refused) = (store, topics, commands, refused)
     (commandLog, self.log) = (ThrottledLog(log), log)
     self.newGateways = Mutex(newGateways)
-    alertsOnRefused = true
+    self.alertsOnRefused = alertsOnRefused
   }
 
   /// Stores publications. When it returns, each publication is on disk, has no events, or is in the file of refused ones. Throws if that is
