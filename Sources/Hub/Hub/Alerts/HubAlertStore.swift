@@ -60,39 +60,28 @@ extension HubStore {
 
   /// Stores a report, within a transaction that has locked the gateway.
   func storeAlert(_ report: AlertReport, of gateway: String, now: Int64) throws(HubDatabaseError) {
-    let place: [any SQLBindable] = [gateway, report.rule, report.subject, report.since]
     try database.insert(
       into: "alerts",
       [
         "gateway": gateway, "rule": report.rule, "subject": report.subject, "began_at": report.since,
         "text": report.text, "returns": 0, "told_at": now,
       ], "ON CONFLICT(gateway, rule, subject, began_at) DO UPDATE SET told_at = excluded.told_at")
-    switch report.state {
-    case .begin:
+    let place: [any SQLBindable] = [gateway, report.rule, report.subject, report.since]
+    let began = "WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at"
+    let (change, values): (String, [any SQLBindable]) =
+      switch report.state {
       // Only one alert is open at a time: the end of an older one was lost.
-      try database.run(
-        """
-        UPDATE alerts SET ended_at = ?5
-        WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at < ?4 AND ended_at IS NULL
-        """, place + [report.at])
-    case .end:
+      case .begin: ("ended_at = ?5 \(began) < ?4 AND ended_at IS NULL", [report.at])
       // The text of the end has the extreme value.
-      try database.run(
-        """
-        UPDATE alerts SET ended_at = ?5, text = ?6
-        WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at = ?4 AND ended_at IS NULL
-        """, place + [report.at, report.text])
-    case .acknowledged:
-      try database.run(
-        """
-        UPDATE alerts SET acknowledged_at = ?5, acknowledged_by = ?6, note = ?7
-        WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at = ?4 AND acknowledged_at IS NULL
-        """, place + [report.at, report.by ?? "", report.note])
-    }
-    let id = try database.first(
-      "SELECT id FROM alerts WHERE gateway = ?1 AND rule = ?2 AND subject = ?3 AND began_at = ?4", place[0], place[1],
-      place[2], place[3]
-    ) { $0.integer(0) }
+      case .end: ("ended_at = ?5, text = ?6 \(began) = ?4 AND ended_at IS NULL", [report.at, report.text])
+      case .acknowledged:
+        (
+          "acknowledged_at = ?5, acknowledged_by = ?6, note = ?7 \(began) = ?4 AND acknowledged_at IS NULL",
+          [report.at, report.by ?? "", report.note]
+        )
+      }
+    try database.run("UPDATE alerts SET \(change)", place + values)
+    let id = try database.first("SELECT id FROM alerts \(began) = ?4", place) { $0.integer(0) }
     guard let id else { return }
     announce(Self.alertChange(id))
     if report.state != .end { try endExcessAlerts(of: gateway, at: report.at) }
