@@ -280,10 +280,6 @@ extension PostgresHubDatabase {
     ]
   }
 
-  func schemaFailure(_ error: HubDatabaseError) -> HubDatabaseError {
-    error.kind == .unfit ? .outdated : error
-  }
-
   private static let schemaLock = "hashtext('meshpost'), hashtext('tables')"
 
   func migrate() throws(HubDatabaseError) {

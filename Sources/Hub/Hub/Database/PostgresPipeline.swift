@@ -73,7 +73,8 @@ extension PostgresHubDatabase {
     try flush()
     var failure: HubDatabaseError?
     for _ in 0..<opened { try read(nil, &failure) }
-    failure = failure.map(schemaFailure)
+    // The guard's error is a text that is no number.
+    if failure?.kind == .unfit { failure = .outdated }
     let readers = calls.map(\.row) + (ends ? [nil] : [])
     for row in readers { try read(row, &failure) }
     try finishPipeline()

@@ -32,10 +32,6 @@ extension HubStore {
     private(set) var hearings: [MessageReport] = []
     private var places: [String: Int] = [:]
 
-    mutating func add(_ heard: PreparedEvent.Heard, from batch: PreparedBatch) {
-      add(MessageReport(heard, from: batch))
-    }
-
     mutating func add(_ hearing: MessageReport) {
       if let place = places[hearing.heard.identity] {
         if hearing.sent > hearings[place].sent + HubStore.better { hearings[place] = hearing }
@@ -56,8 +52,9 @@ extension HubStore {
     for batch in work.accepted {
       for event in batch.events {
         guard case .heard(let heard) = event.effect, !work.isLeftOut(event, of: batch) else { continue }
-        best.add(heard, from: batch)
-        hearers.append(MessageReport(heard, from: batch))
+        let report = MessageReport(heard, from: batch)
+        best.add(report)
+        hearers.append(report)
       }
     }
     let messages = best.hearings
