@@ -15,16 +15,11 @@ actor SharedLinkTable {
   /// A list without a heartbeat for this many milliseconds does not count. The database server's clock sets all times of lists.
   static let validity: Int64 = 30_000
 
-  private struct PeerLinks {
-    let version: Int64
-    let links: [String: Int64]
-  }
-
   private let registry: LinkRegistry
   private let stores: HubStores
   private let isShared: Bool
   private let hub = UUID().uuidString
-  private var others: [String: PeerLinks] = [:]
+  private var others: [String: HubStore.LinkList] = [:]
   private var refreshedAt: ContinuousClock.Instant?
   /// The version of the list in the database; `nil`: this hub has to write the whole list.
   private var written: Int64?
@@ -58,7 +53,7 @@ actor SharedLinkTable {
       let versions = try await store.linkLists(besides: hub, validity: Self.validity)
       let fresh = try await store.links(of: versions.filter { others[$0.key]?.version != $0.value }.map(\.key).sorted())
       others = others.filter { versions[$0.key] == $0.value.version }
-      for list in fresh { others[list.hub] = PeerLinks(version: list.version, links: list.links) }
+      for list in fresh { others[list.hub] = list }
     } catch {
       // The last known lists stay; the database probe reports the error.
     }
