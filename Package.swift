@@ -69,7 +69,7 @@ let meshCore: Set = [
 /// What gateways and hubs do alike: a hub imports nothing of a gateway.
 let shared: [Target] = [
   module("Shared", "Release"),
-  module("Shared", "Alerts", ["Timing"]),
+  module("Shared", "Alerts", ["Timing", "TOML"]),
   module("Shared", "ControlShapes", ["JSON"]),
   // Descriptions of interfaces over HTTP, of hubs and of the control socket.
   module("Shared", "OpenAPI", ["JSON"]),

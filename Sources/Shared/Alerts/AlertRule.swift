@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import TOML
+
 /// A rule for alerts. The names are part of the hub protocol. Source: docs/alerts.md.
 public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   // Rules of the gateway.
@@ -181,6 +183,28 @@ public struct AlertSettings: Equatable, Sendable {
   public init(_ rules: [AlertRule]) {
     times = Dictionary(uniqueKeysWithValues: rules.map { ($0, $0.usual) })
   }
+
+  /// Reads `RULE = false`, `RULE_after_s` and `RULE_ends_after_s` of each rule.
+  public init(_ rules: [AlertRule], reading table: inout TOMLReader) {
+    self.init(rules)
+    for rule in rules {
+      let (name, usual) = (rule.rawValue, rule.usual)
+      var begins = usual.begins.components.seconds
+      if let reason = rule.beginsWith {
+        if table.has("\(name)_after_s") { table.note("\(name)_after_s", "is not allowed: \(reason)") }
+        table.forget("\(name)_after_s")
+      } else if !rule.isEventDriven {
+        begins = table.integer("\(name)_after_s", in: rule.leastSeconds...Self.longest, default: begins)
+      }
+      let ends = table.integer(
+        "\(name)_ends_after_s", formerly: "\(name)_over_s", in: 0...Self.longest,
+        default: usual.ends.components.seconds)
+      let isOn = table.bool(name, default: true)
+      times[rule] = isOn ? AlertTimes(begins: .seconds(begins), ends: .seconds(ends)) : nil
+    }
+  }
+
+  private static let longest: Int64 = 366 * 86_400
 
   /// The sentences of all rules that are on, in the order of the rules.
   public var sentences: [(rule: AlertRule, sentence: String)] {

@@ -16,7 +16,6 @@ public struct AlertConfiguration: Equatable, Sendable {
   static let maxNodes = 256
   /// The length of a node's name, of its key in hex, or of a tag: an empty one would select every node without a name.
   private static let nameBytes = 1...64
-  private static let longest: Int64 = 366 * 86_400
 
   init() {}
 
@@ -37,7 +36,7 @@ public struct AlertConfiguration: Equatable, Sendable {
     }
     diskFree = table.size("disk_free", in: 0...(1 << 50), default: diskFree)
     care = Self.care(&table)
-    rules = Self.rules(AlertRule.ofGateways, &table)
+    rules = AlertSettings(AlertRule.ofGateways, reading: &table)
   }
 
   /// Looks like the beginning of a key, and would never be one: nobody would hear of a node that is silent.
@@ -60,26 +59,5 @@ public struct AlertConfiguration: Equatable, Sendable {
     care.clock = table.integer("node_clock_off_s", in: 60...31_536_000, default: care.clock)
     care.unanswered = Int(table.integer("node_unanswered_polls", in: 2...100, default: Int64(care.unanswered)))
     return care
-  }
-
-  /// `RULE = false`, `RULE_after_s` and `RULE_ends_after_s` of each rule.
-  static func rules(_ all: [AlertRule], _ table: inout TOMLReader) -> AlertSettings {
-    var settings = AlertSettings(all)
-    for rule in all {
-      let (name, usual) = (rule.rawValue, rule.usual)
-      var begins = usual.begins.components.seconds
-      if let reason = rule.beginsWith {
-        if table.has("\(name)_after_s") { table.note("\(name)_after_s", "is not allowed: \(reason)") }
-        table.forget("\(name)_after_s")
-      } else {
-        begins = table.integer("\(name)_after_s", in: rule.leastSeconds...longest, default: begins)
-      }
-      let ends = table.integer(
-        "\(name)_ends_after_s", formerly: "\(name)_over_s", in: 0...longest,
-        default: usual.ends.components.seconds)
-      let isOn = table.bool(name, default: true)
-      settings.times[rule] = isOn ? AlertTimes(begins: .seconds(begins), ends: .seconds(ends)) : nil
-    }
-    return settings
   }
 }
