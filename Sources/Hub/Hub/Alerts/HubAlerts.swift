@@ -337,15 +337,12 @@ actor HubAlerts {
     if pending.count > Self.mostPending { pending.removeFirst() }
   }
 
-  /// Writes the changes. If the database fails, they wait for the next check.
+  /// Writes the changes.
   private func write() async {
     while !pending.isEmpty {
-      let some = pending.prefix(Self.writtenAtOnce)
-      do {
-        try await stores.writer.storeAlertChanges(Array(some))
-      } catch {
-        return
-      }
+      let some = Array(pending.prefix(Self.writtenAtOnce))
+      // `try?`: if the database fails, they wait for the next check.
+      guard (try? await stores.writer.storeAlertChanges(some)) != nil else { return }
       pending.removeFirst(some.count)
     }
   }

@@ -248,6 +248,10 @@ extension HubStore {
     var (seq, first) = (Int64(0), Int64(1))
     var known: Int64?
     var isJoined = !Self.isShared(bucket)
+    // Whether the gateway has reported the channel. A new or a restored hub may not know that.
+    let findingChannel = HubCall(
+      "SELECT 1 FROM gateway_channels WHERE gateway = @1 AND channel = substr(@2, 9)", values: [gateway, bucket]
+    ) { _ in isJoined = true }
     var fit = PageFit(most: Self.bucketPageBytes)
     var (lost, marks) = ([String](), [Mark]())
     let isOfCommands = bucket.utf8.elementsEqual("commands".utf8)
@@ -261,7 +265,7 @@ extension HubStore {
           // A newer update than the bucket's number is on the next page.
           if $0.integer(0) <= seq { fit.add($0.integer(1)) }
         },
-      ] + (isJoined ? [] : [findingReportedChannel(bucket, gateway) { isJoined = true }])
+      ] + (isJoined ? [] : [findingChannel])
         + (isOfMessages ? [findingLostSources(list, after: position.after) { lost.append($0) }] : [])
         + (isOfCommands ? [HubCall(Self.marks) { marks.append(Mark($0)) }] : []))
     if position.after > seq || (known != nil && position.at != nil && known != position.at) {
@@ -296,12 +300,6 @@ extension HubStore {
       "joined": isJoined ? nil : false, "left_out": tellsLeftOut ? leftOut.json : nil,
       "now": isOfMessages && !updates.isEmpty ? HubClock.now : nil, "updates": updates,
     ])
-  }
-
-  /// Whether the gateway has reported the channel. A new or a restored hub may not know that.
-  private func findingReportedChannel(_ bucket: String, _ gateway: String, _ row: @escaping () -> Void) -> HubCall {
-    HubCall("SELECT 1 FROM gateway_channels WHERE gateway = @1 AND channel = substr(@2, 9)", values: [gateway, bucket])
-    { _ in row() }
   }
 
   private static let dateOfUpdate = "SELECT at FROM updates WHERE gateway = @1 AND bucket = @2 AND seq = @3"
