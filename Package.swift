@@ -139,7 +139,7 @@ let hub: [Target] = [
   module(
     "Hub", "Hub",
     [
-      "Alerts", "CLinux", "Companion", "Console", "COpenSSL", "CPostgres", "Deflate", "Documents", "UntrustedText",
+      "Alerts", "Companion", "Console", "COpenSSL", "CPostgres", "Deflate", "Documents", "UntrustedText",
       "EventLoop", "PrometheusText", "HTTP", "JSON", "MeshCrypto", "MQTT", "OpenAPI", "Release", "ServiceManager",
       "SQLite", "Sockets", "Timing", "TOML",
       "PageServer", .of("hummingbird", "Hummingbird"), .of("hummingbird", "HummingbirdCore"),

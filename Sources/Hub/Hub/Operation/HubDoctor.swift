@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-import CLinux
+import EventLoop
 import FoundationEssentials
 import Glibc
 import JSON
@@ -98,10 +98,7 @@ public struct HubDoctor: Sendable {
   // MARK: The machine
 
   private func clock() -> HubFinding {
-    var facts = timex()
-    let state = adjtimex(&facts)
-    let isSet = state >= 0 && facts.status & STA_UNSYNC == 0
-    return isSet
+    LinuxClocks().isWallSynchronised
       ? HubFinding("clock", .ok, "the machine's clock is synchronised")
       : HubFinding(
         "clock", .warning, "the machine's clock is not synchronised: commands expire at the wrong time",
