@@ -2,6 +2,7 @@
 
 import CLinux
 import Console
+import EventLoop
 import Glibc
 
 /// Passes on the standard error of `ssh` and of the remote program, line by line, cleaned: it comes from another machine.
@@ -36,17 +37,7 @@ final class RemoteWords: Sendable {
   /// Begins to read, after the start of the program, also after a failed start: it closes our copy of the program's end of the pipe.
   func begin() {
     close(end)
-    var thread = pthread_t()
-    let reader = Unmanaged.passRetained(self).toOpaque()
-    let code = pthread_create(
-      &thread, nil,
-      { argument in
-        guard let argument else { return nil }
-        Unmanaged<RemoteWords>.fromOpaque(argument).takeRetainedValue().read()
-        return nil
-      }, reader)
-    guard code != 0 else { return _ = pthread_detach(thread) }
-    Unmanaged<RemoteWords>.fromOpaque(reader).release()
+    DetachedThread.begin { self.read() }
   }
 
   private func read() {

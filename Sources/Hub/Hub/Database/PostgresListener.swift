@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import CPostgres
+import EventLoop
 import Glibc
 
 /// Receives notifications of other hubs on the same database, on its own connection and thread.

@@ -76,7 +76,7 @@ struct GoodAddresses {
   }
 }
 
-/// The addresses of a host name. The look-up is a blocking call, so it has a thread of its own.
+/// The addresses of a host name. getaddrinfo has no non-blocking form, so a look-up has a thread of its own.
 enum NameLookup {
   enum Result: Sendable {
     case addresses([NetworkAddress])
@@ -92,7 +92,8 @@ enum NameLookup {
     if host.utf8.allSatisfy({ $0 < 0x80 }), case .addresses(let found) = resolve(host, port, AI_NUMERICHOST) {
       return answer.send(.addresses(found))
     }
-    ResolverThread.run { answer.send(resolve(host, port)) }
+    // A small stack is enough. If no thread can be started, the connector's time limit ends the attempt.
+    DetachedThread.begin(stack: 256 * 1024) { answer.send(resolve(host, port)) }
   }
 
   private static func resolve(_ host: String, _ port: UInt16, _ flags: Int32 = AI_ADDRCONFIG) -> Result {
@@ -120,32 +121,5 @@ enum NameLookup {
       next = entry.pointee.ai_next
     }
     return addresses.isEmpty ? .failed("no address") : .addresses(addresses)
-  }
-}
-
-/// A detached thread with a small stack for one name look-up: getaddrinfo has no non-blocking form.
-private enum ResolverThread {
-  private final class Work {
-    let body: @Sendable () -> Void
-    init(_ body: @escaping @Sendable () -> Void) { self.body = body }
-  }
-
-  static func run(_ body: @escaping @Sendable () -> Void) {
-    var attributes = pthread_attr_t()
-    pthread_attr_init(&attributes)
-    pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED))
-    pthread_attr_setstacksize(&attributes, 256 * 1024)
-    defer { pthread_attr_destroy(&attributes) }
-    var thread = pthread_t()
-    let work = Unmanaged.passRetained(Work(body)).toOpaque()
-    let code = pthread_create(
-      &thread, &attributes,
-      { argument in
-        guard let argument else { return nil }
-        Unmanaged<Work>.fromOpaque(argument).takeRetainedValue().body()
-        return nil
-      }, work)
-    // If no thread can be started, the connector's time limit ends the attempt.
-    if code != 0 { Unmanaged<Work>.fromOpaque(work).release() }
   }
 }
