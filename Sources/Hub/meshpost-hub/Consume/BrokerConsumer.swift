@@ -29,12 +29,7 @@ final class BrokerConsumer {
     let acknowledge: () -> Void
   }
 
-  private enum Outcome: Sendable {
-    case kept(PublicationIngest.Counts)
-    case failed(String)
-    /// A newer program has upgraded the tables.
-    case outdated(String)
-  }
+  private typealias Outcome = Result<PublicationIngest.Counts, any Error>
 
   private let settings: ConsumeSettings
   private let consumption: PublicationIngest
@@ -87,7 +82,7 @@ final class BrokerConsumer {
   func close() {
     isClosed = true
     client?.close()
-    say(.notice, "stopped; \(words(counts))")
+    HubLog.write(.notice, "stopped; \(words(counts))")
   }
 
   // MARK: The broker
@@ -110,7 +105,7 @@ final class BrokerConsumer {
       (held, heldBytes) = ([], 0)
       if isClosed { return }
       let words = "broker \(place.shown): \(end)"
-      if told.count < Self.maxTold, told.insert(words).inserted { say(.warning, words) }
+      if told.count < Self.maxTold, told.insert(words).inserted { HubLog.write(.warning, words) }
       tell("no broker: \(end)")
       number += 1
       // Tries another node of the cluster at once.
@@ -133,9 +128,10 @@ final class BrokerConsumer {
       }
       isUp()
       let session = client.hasSession ? "with our session" : "with a new session"
-      say(.notice, "broker \(place.shown): connected \(session)")
+      HubLog.write(.notice, "broker \(place.shown): connected \(session)")
       if hadSession, !client.hasSession {
-        say(.warning, "the broker has forgotten our session: what was published meanwhile is not going to come")
+        HubLog.write(
+          .warning, "the broker has forgotten our session: what was published meanwhile is not going to come")
       }
       hadSession = true
       tell("connected to \(place.shown); \(words(counts))")
@@ -225,16 +221,16 @@ final class BrokerConsumer {
         self.answer = answer
         keep(round.map(\.publication))
         switch try await answer.value() {
-        case .kept(let kept):
+        case .success(let kept):
           counts += kept
-          if isTold { say(.notice, "new events are stored again") }
+          if isTold { HubLog.write(.notice, "new events are stored again") }
           for held in round { held.acknowledge() }
-        case .outdated(let words):
+        case .failure(let error as HubDatabaseError) where error.kind == .outdated:
           // Nothing is acknowledged: the broker keeps it for the next program with this client id.
-          end = words
+          end = error.message
           return
-        case .failed(let words):
-          if !isTold { say(.error, "received batches cannot be stored: \(words); nothing is acknowledged") }
+        case .failure(let error):
+          if !isTold { HubLog.write(.error, "received batches cannot be stored: \(error); nothing is acknowledged") }
           isTold = true
           tell("received batches cannot be stored")
           try await loop.sleep(for: pauses.next(using: &random))
@@ -262,11 +258,9 @@ final class BrokerConsumer {
   private func keep(_ publications: [Publication]) {
     keeping = Task { [consumption, outcomes] in
       do {
-        outcomes.send(.kept(try await consumption.keep(publications)))
-      } catch let error as HubDatabaseError where error.kind == .outdated {
-        outcomes.send(.outdated(error.message))
+        outcomes.send(.success(try await consumption.keep(publications)))
       } catch {
-        outcomes.send(.failed("\(error)"))
+        outcomes.send(.failure(error))
       }
     }
   }
@@ -278,7 +272,7 @@ final class BrokerConsumer {
       try await loop.sleep(for: Self.reportPause)
       guard counts != reported else { continue }
       reported = counts
-      say(.notice, words(counts))
+      HubLog.write(.notice, words(counts))
       if client?.isUp == true { tell("connected; \(words(counts))") }
     }
   }
@@ -289,6 +283,4 @@ final class BrokerConsumer {
     if counts.refused > 0 { words += "; publications refused (\(settings.refusedFile)): \(counts.refused)" }
     return words
   }
-
-  private func say(_ level: HubLog.Level, _ words: String) { HubLog.write(level, words) }
 }
