@@ -73,18 +73,13 @@ public struct FullDiskStart: Sendable {
 }
 
 /// Attempts to open a database, until one does not fail for want of room.
-struct DatabaseAttempts: Service {
+final class DatabaseAttempts: Service {
   /// The result of the last attempt; `false`: there was none after which the hub can start.
-  final class Outcome: Sendable {
-    private let result = Mutex<Result<Bool, any Error>>(.success(false))
+  var outcome: Result<Bool, any Error> { result.withLock { $0 } }
 
-    func set(_ new: Result<Bool, any Error>) { result.withLock { $0 = new } }
-    func get() throws -> Bool { try result.withLock { $0 }.get() }
-  }
-
-  let outcome = Outcome()
-  let pause: Duration
-  let open: @Sendable () throws -> Void
+  private let result = Mutex<Result<Bool, any Error>>(.success(false))
+  private let pause: Duration
+  private let open: @Sendable () throws -> Void
 
   init(pause: Duration, _ open: @escaping @Sendable () throws -> Void) { (self.pause, self.open) = (pause, open) }
 
@@ -95,11 +90,12 @@ struct DatabaseAttempts: Service {
       do {
         try open()
         // A signal may have come during the pause or the attempt.
-        return outcome.set(.success(!Task.isShuttingDownGracefully))
+        let canStart = !Task.isShuttingDownGracefully
+        return result.withLock { $0 = .success(canStart) }
       } catch let error as HubDatabaseError where error.isDiskFull {
         continue
       } catch {
-        return outcome.set(.failure(error))
+        return result.withLock { $0 = .failure(error) }
       }
     }
   }
