@@ -102,56 +102,23 @@ enum DiskVFS {
       if code == SQLITE_OK { note.disk.changed(note.file, .length(Int(length))) }
       return code
     }
-    forwarded.xSync = { file, flags in
-      let real = real(file)
-      return real.pointee.pMethods.pointee.xSync(real, flags)
-    }
-    forwarded.xFileSize = { file, size in
-      let real = real(file)
-      return real.pointee.pMethods.pointee.xFileSize(real, size)
-    }
-    forwarded.xLock = { file, level in
-      let real = real(file)
-      return real.pointee.pMethods.pointee.xLock(real, level)
-    }
-    forwarded.xUnlock = { file, level in
-      let real = real(file)
-      return real.pointee.pMethods.pointee.xUnlock(real, level)
-    }
-    forwarded.xCheckReservedLock = { file, result in
-      let real = real(file)
-      return real.pointee.pMethods.pointee.xCheckReservedLock(real, result)
-    }
+    forwarded.xSync = { real($0).pointee.pMethods.pointee.xSync(real($0), $1) }
+    forwarded.xFileSize = { real($0).pointee.pMethods.pointee.xFileSize(real($0), $1) }
+    forwarded.xLock = { real($0).pointee.pMethods.pointee.xLock(real($0), $1) }
+    forwarded.xUnlock = { real($0).pointee.pMethods.pointee.xUnlock(real($0), $1) }
+    forwarded.xCheckReservedLock = { real($0).pointee.pMethods.pointee.xCheckReservedLock(real($0), $1) }
     forwarded.xFileControl = { file, what, argument in
       // A database's new length would be set past us.
       guard what != SQLITE_FCNTL_CHUNK_SIZE, what != SQLITE_FCNTL_SIZE_HINT else { return SQLITE_OK }
       let real = real(file)
       return real.pointee.pMethods.pointee.xFileControl(real, what, argument)
     }
-    forwarded.xSectorSize = { file in
-      let real = real(file)
-      return real.pointee.pMethods.pointee.xSectorSize(real)
-    }
-    forwarded.xDeviceCharacteristics = { file in
-      let real = real(file)
-      return real.pointee.pMethods.pointee.xDeviceCharacteristics(real)
-    }
-    forwarded.xShmMap = { file, page, size, extends, memory in
-      let real = real(file)
-      return real.pointee.pMethods.pointee.xShmMap(real, page, size, extends, memory)
-    }
-    forwarded.xShmLock = { file, offset, count, flags in
-      let real = real(file)
-      return real.pointee.pMethods.pointee.xShmLock(real, offset, count, flags)
-    }
-    forwarded.xShmBarrier = { file in
-      let real = real(file)
-      real.pointee.pMethods.pointee.xShmBarrier(real)
-    }
-    forwarded.xShmUnmap = { file, isLast in
-      let real = real(file)
-      return real.pointee.pMethods.pointee.xShmUnmap(real, isLast)
-    }
+    forwarded.xSectorSize = { real($0).pointee.pMethods.pointee.xSectorSize(real($0)) }
+    forwarded.xDeviceCharacteristics = { real($0).pointee.pMethods.pointee.xDeviceCharacteristics(real($0)) }
+    forwarded.xShmMap = { real($0).pointee.pMethods.pointee.xShmMap(real($0), $1, $2, $3, $4) }
+    forwarded.xShmLock = { real($0).pointee.pMethods.pointee.xShmLock(real($0), $1, $2, $3) }
+    forwarded.xShmBarrier = { real($0).pointee.pMethods.pointee.xShmBarrier(real($0)) }
+    forwarded.xShmUnmap = { real($0).pointee.pMethods.pointee.xShmUnmap(real($0), $1) }
     methods.initialize(to: forwarded)
     return methods
   }()
