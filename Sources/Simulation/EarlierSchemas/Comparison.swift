@@ -5,12 +5,7 @@ import SQLite
 /// Two databases are compared by what they say of themselves and have, not by bytes: a column that is added has another place than one that was there.
 extension EarlierSchema {
   private static func texts(_ sql: String, of database: Database) throws(SQLiteError) -> [String] {
-    var found: [String] = []
-    try database.each(sql, []) { (row) throws(SQLiteError) in
-      found.append(row.text(0))
-      return true
-    }
-    return found
+    try database.rows(sql) { $0.text(0) }
   }
 
   /// Tables and their columns, views and indexes.

@@ -327,7 +327,7 @@ public final class Weeks {
     func store(_ name: String) -> Int64 { status["store"]?[name]?.integer ?? 0 }
     let card = DatabaseFigures("\(gateway.folder)/gw.db")
     let ofHub = DatabaseFigures(hub.databaseFile)
-    let rows = try number("SELECT count(*) FROM events", in: hub.databaseFile)
+    let rows = try hub.openDatabase().value("SELECT count(*) FROM events")?.integer ?? 0
     return [
       clock.elapsed / 1000, own.heapBytes, own.anonymousKibibytes, own.residentKibibytes, own.descriptors, own.threads,
       own.writtenBytes, own.processorSeconds, card.size, card.used, card.logSize, store("messages"),
@@ -337,26 +337,15 @@ public final class Weeks {
     ]
   }
 
-  private func number(_ sql: String, in file: String) throws -> Int64 {
-    var found: Int64 = 0
-    try Database(location: file, readOnly: true).each(sql, []) {
-      found = $0.integer(0)
-      return false
-    }
-    return found
-  }
-
   /// Counts the hub's new rows, before it deletes them.
   private func countAtHub() throws {
-    let database = try Database(location: hub.databaseFile, readOnly: true)
     let counted = """
       SELECT id, kind, body FROM events WHERE id > ?1 AND kind IN ('message', 'gap', 'radio_gap') ORDER BY id
       """
-    try database.each(counted, [.integer(countedAtHub)]) {
+    try hub.openDatabase().every(counted, [.integer(countedAtHub)]) {
       countedAtHub = $0.integer(0)
       // `try?`: all stored bodies are JSON.
       atHub.take($0.text(1), (try? JSONValue(parsing: $0.text(2))) ?? .null)
-      return true
     }
   }
 

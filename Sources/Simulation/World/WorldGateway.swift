@@ -386,13 +386,7 @@ final class WorldGateway {
       guard files.fileExists(atPath: "\(folder)/gw.db\(suffix)") else { continue }
       try files.copyItem(atPath: "\(folder)/gw.db\(suffix)", toPath: copy + ".db" + suffix)
     }
-    let database = try Database(location: copy + ".db")
-    var found: [String] = []
-    try database.each(sql, []) { row in
-      found.append(row.text(0))
-      return true
-    }
-    return found
+    return try Database(location: copy + ".db").rows(sql) { $0.text(0) }
   }
 }
 

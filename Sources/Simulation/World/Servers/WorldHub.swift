@@ -240,6 +240,8 @@ final class WorldHub: WebServer {
 
   var databaseFile: String { "\(database(generation))/hub.db" }
 
+  func openDatabase() throws -> Database { try Database(location: databaseFile, readOnly: true) }
+
   /// `before`: what happens to the files before the hub opens them. It returns the folder that has them then.
   private func become(_ place: Int?, _ before: (_ next: Int) throws -> Int = { $0 }) throws {
     hangUp()
@@ -315,28 +317,18 @@ final class WorldHub: WebServer {
 
   /// The newest event of a gateway; `nil`: it has none.
   func newest(of gateway: String) throws -> (epoch: String, seq: Int64)? {
-    let database = try Database(location: "\(database(generation))/hub.db", readOnly: true)
-    var found: (String, Int64)?
-    try database.each("SELECT epoch, seq FROM events WHERE gateway = ?1 ORDER BY id DESC LIMIT 1", [.text(gateway)]) {
-      found = ($0.text(0), $0.integer(1))
-      return false
-    }
-    return found
+    let newest = "SELECT epoch, seq FROM events WHERE gateway = ?1 ORDER BY id DESC LIMIT 1"
+    return try openDatabase().rows(newest, [.text(gateway)]) { (epoch: $0.text(0), seq: $0.integer(1)) }.first
   }
 
   func gaps(of gateway: String) throws -> [JSONValue] { try rows(gateway, "gap").map(\.body) }
 
   private func rows(_ gateway: String, _ kind: String) throws -> [(epoch: String, seq: Int64, body: JSONValue)] {
-    let database = try Database(location: "\(database(generation))/hub.db", readOnly: true)
-    var found: [(String, Int64, JSONValue)] = []
-    try database.each(
-      "SELECT epoch, seq, body FROM events WHERE gateway = ?1 AND kind = ?2 ORDER BY id", [.text(gateway), .text(kind)]
-    ) { row in
+    let ofKind = "SELECT epoch, seq, body FROM events WHERE gateway = ?1 AND kind = ?2 ORDER BY id"
+    return try openDatabase().rows(ofKind, [.text(gateway), .text(kind)]) { row in
       // `try?`: all stored bodies are JSON.
-      found.append((row.text(0), row.integer(1), (try? JSONValue(parsing: row.text(2))) ?? .null))
-      return true
+      (epoch: row.text(0), seq: row.integer(1), body: (try? JSONValue(parsing: row.text(2))) ?? .null)
     }
-    return found
   }
 }
 
