@@ -3,13 +3,12 @@
 import CSeededRandom
 import FoundationEssentials
 import Glibc
-import JSON
 import Timing
 
 /// Runs the world of a seed.
 public enum Trial {
   /// What a world's run has shown.
-  public struct Outcome: Sendable {
+  public struct Outcome: Codable, Sendable {
     /// The laws that did not hold, in words; empty: all held.
     public var problems: [String]
     /// The last lines of the story: as many as were asked for, and some if a law did not hold.
@@ -85,20 +84,16 @@ public enum Trial {
 }
 
 extension Trial.Outcome {
-  private static let names = ["problems", "story", "happenings", "plan"]
-
   /// As JSON, on one line.
   public var json: String {
-    let lists = zip(Self.names, [problems, story, happenings, [plan]])
-    return JSONValue.object(lists.map { ($0, .array($1.map { .string($0) })) }).text
+    // `try!`: texts and lists of them can be written.
+    String(decoding: try! JSONEncoder().encode(self), as: UTF8.self)
   }
 
   /// `nil`: this is not what `json` makes.
   public init?(json: [UInt8]) {
     // `try?`: then it is not what `json` makes.
-    guard let value = try? JSONValue(parsing: json) else { return nil }
-    let lists = Self.names.compactMap { value[$0]?.array?.compactMap(\.string) }
-    guard lists.count == Self.names.count, let plan = lists[3].first else { return nil }
-    (problems, story, happenings, self.plan) = (lists[0], lists[1], lists[2], plan)
+    guard let outcome = try? JSONDecoder().decode(Self.self, from: Data(json)) else { return nil }
+    self = outcome
   }
 }
