@@ -111,7 +111,7 @@ public final class VirtualRadio {
     do {
       carryOut(try Command(decoding: whole), frame: whole)
     } catch {
-      reply(.error(Self.refusal(of: code)))
+      reply(.error(code == CommandCode.sendChannelData.rawValue ? .illegalArgument : .unsupported))
     }
   }
 
@@ -123,14 +123,6 @@ public final class VirtualRadio {
   }
 
   private static let uncheckedLengths: [UInt8: Int] = [3: 7, 11: 11, 12: 2, 15: 33, 16: 33, 21: 9, 30: 33]
-
-  private static func refusal(of code: UInt8) -> RadioError {
-    switch CommandCode(rawValue: code) {
-    case .sendChannelData: .illegalArgument
-    case .setPathHashMode: .unsupported
-    default: .unsupported
-    }
-  }
 
   /// Sends a frame to the client, if there is one.
   func put(_ frame: [UInt8]) {

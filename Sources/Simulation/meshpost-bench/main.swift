@@ -27,14 +27,7 @@ func say(_ body: (inout JSONWriter) -> Void) {
   print(json.string)
 }
 
-func readFile(_ location: String) -> [UInt8] {
-  let descriptor = open(location, O_RDONLY)
-  guard descriptor >= 0 else { return [] }
-  defer { close(descriptor) }
-  var bytes: [UInt8] = []
-  while case .bytes(let more) = Descriptor.read(descriptor, most: 65536) { bytes += more }
-  return bytes
-}
+func readFile(_ location: String) -> [UInt8] { Files.read(location, most: .max) ?? [] }
 
 /// Feeds chunks of 4 KiB, as a port does.
 @MainActor func decodeFrames(_ stream: [UInt8]) {

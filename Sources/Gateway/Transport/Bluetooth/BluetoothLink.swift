@@ -71,12 +71,7 @@ public final class BluetoothLink: Link {
         mayUnblock: options.mayUnblock, mayPowerCycle: options.mayPowerCycle), seed: .random(in: 0...UInt64.max))
   }
 
-  public var name: String {
-    switch target {
-    case .only: "ble:"
-    case .address(let text), .name(let text): "ble:\(text)"
-    }
-  }
+  public var name: String { LinkAddress.bluetooth(target).description }
 
   public var bluetoothTarget: BluetoothTarget? { target }
   public var carriesFrames: Bool { true }
