@@ -77,12 +77,7 @@ extension VirtualRadio {
   /// flooded.
   private func acknowledge(_ code: AckCode, to sender: Contact, heard packet: Packet) {
     guard packet.route.isFlood else {
-      let path = sender.outPath
-      return transmit(
-        Packet(
-          route: path == nil ? .flood : .direct, type: .ack,
-          pathLength: path?.length ?? PathLength(raw: stored.pathHashMode << 6), path: path?.bytes ?? [],
-          payload: code.bytes), after: Self.ackDelay)
+      return transmit(routed(.ack, code.bytes, along: sender.outPath), after: Self.ackDelay)
     }
     let plain = [packet.pathLength.raw] + packet.path + [PayloadType.ack.rawValue] + code.bytes
     if let answer = sealed(.path, plain, to: sender, along: nil) { transmit(answer, after: Self.ackDelay) }

@@ -144,20 +144,21 @@ extension VirtualRadio {
     let secret = stored.identity.sharedSecret(with: contact.key) ?? [UInt8](repeating: 0, count: 32)
     guard let (mac, cipher) = SealedBox.seal(plain, secret: secret) else { return nil }
     let envelope = Envelope(destination: contact.key.nodeHash, source: key.nodeHash, mac: mac, cipher: cipher)
-    return Packet(
+    return routed(type, envelope.encode(), along: path)
+  }
+
+  /// A packet along a path; `nil`: a flood.
+  func routed(_ type: PayloadType, _ payload: [UInt8], along path: Path?) -> Packet {
+    Packet(
       route: path == nil ? .flood : .direct, type: type,
-      pathLength: path?.length ?? PathLength(raw: stored.pathHashMode << 6), path: path?.bytes ?? [],
-      payload: envelope.encode())
+      pathLength: path?.length ?? PathLength(raw: stored.pathHashMode << 6), path: path?.bytes ?? [], payload: payload)
   }
 
   /// Prepends the radio's name and cuts the sum at 160 bytes, as the firmware does.
   func sendGroup(text: Text, time: UInt32, _ channel: Channel) {
     let whole = Text(bytes: Array((stored.name.bytes + Array(": ".utf8) + text.beforeNul.bytes).prefix(160)))
     guard let envelope = GroupEnvelope.seal(GroupText(time: time, text: whole), with: channel.secret) else { return }
-    transmit(
-      Packet(
-        route: .flood, type: .groupText, pathLength: PathLength(raw: stored.pathHashMode << 6),
-        payload: envelope.encode()))
+    transmit(routed(.groupText, envelope.encode(), along: nil))
   }
 
   private func send(_ datagram: OutgoingDatagram) -> Bool {
@@ -168,11 +169,7 @@ extension VirtualRadio {
     guard let envelope = GroupEnvelope.seal(content, with: stored.channels[Int(datagram.slot)].secret) else {
       return refuse(.tableFull)
     }
-    transmit(
-      Packet(
-        route: datagram.path == nil ? .flood : .direct, type: .groupData,
-        pathLength: datagram.path?.length ?? PathLength(raw: stored.pathHashMode << 6),
-        path: datagram.path?.bytes ?? [], payload: envelope.encode()))
+    transmit(routed(.groupData, envelope.encode(), along: datagram.path))
     reply(.ok)
     return true
   }
