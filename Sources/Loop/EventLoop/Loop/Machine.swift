@@ -34,23 +34,17 @@ extension Machine {
 }
 
 /// The machine on which this program runs: its clocks, and epoll.
-public final class LinuxMachine: Machine {
-  private let clocks = LinuxClocks()
+public final class LinuxMachine: LinuxClocks, Machine {
   /// Readable while a watched descriptor is ready.
   public let poll: Int32
 
-  public init() {
+  public override init() {
     poll = epoll_create1(Int32(EPOLL_CLOEXEC))
+    super.init()
     precondition(poll >= 0, "epoll_create1 failed: the machine has no descriptors left at start")
   }
 
   deinit { close(poll) }
-
-  public var now: MonotonicTime { clocks.now }
-  public var sinceBoot: Int64 { clocks.sinceBoot }
-  public var boot: String { clocks.boot }
-  public var wallMilliseconds: Int64 { clocks.wallMilliseconds }
-  public var isWallSynchronised: Bool { clocks.isWallSynchronised }
 
   public func watch(_ descriptor: Int32, for interest: EventLoop.Readiness, tag: UInt64) -> Bool {
     control(EPOLL_CTL_ADD, descriptor, interest, tag)
