@@ -98,13 +98,6 @@ final class World {
   var hubs: [WorldHub] { [hub] + (otherHub.map { [$0] } ?? []) }
   var servers: [Server] { hubs + [broker, webhook] }
 
-  /// The time that a hub's thread may read while the world waits for it.
-  private final class InventedNow: @unchecked Sendable {
-    private let clock: WorldClock
-    init(_ clock: WorldClock) { self.clock = clock }
-    var milliseconds: Int64 { WorldClock.beginning + clock.elapsed }
-  }
-
   private func add(_ name: String, id: String, _ radio: VirtualRadio) throws {
     let gateway = try WorldGateway(
       name, id: id, radio, in: root, on: clock, servers: servers, tell: { [unowned self] in tell($0) })

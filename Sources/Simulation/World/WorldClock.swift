@@ -79,6 +79,13 @@ final class WorldClock {
   }
 }
 
+/// The time that a hub's thread may read while the world waits for it.
+final class InventedNow: @unchecked Sendable {
+  private let clock: WorldClock
+  init(_ clock: WorldClock) { self.clock = clock }
+  var milliseconds: Int64 { WorldClock.beginning + clock.elapsed }
+}
+
 /// One machine of a world, with its clock: a gateway's, or that of everything else.
 final class WorldMachine: Machine {
   private let world: WorldClock

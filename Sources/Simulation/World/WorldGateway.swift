@@ -276,6 +276,14 @@ final class WorldGateway {
   }
   var hasEnded: Bool { !isServing }
 
+  /// Ends the program, and waits until it has ended.
+  func end() {
+    beginEnd()
+    clock.pass(until: clock.now + .seconds(120)) { hasEnded }
+    if !hasEnded { breaches.append("does not end within two minutes") }
+    ended()
+  }
+
   func ended() {
     daemon = nil
     page.leave()
@@ -296,16 +304,20 @@ final class WorldGateway {
   // MARK: Its card
 
   func copy(from: Int, to: Int) {
-    let files = FileManager.default
     let (source, target) = ("\(root)/\(from)", "\(root)/\(to)")
+    copyFiles(from: source, to: target)
+    moveConfiguration(from: source, to: target)
+  }
+
+  private func copyFiles(from source: String, to target: String, without others: [String] = []) {
+    let files = FileManager.default
     // `try!`: the world's own folder in memory.
     try? files.removeItem(atPath: target)  // `try?`: there is none, mostly
     try! files.createDirectory(atPath: target, withIntermediateDirectories: true)
     for name in try! files.contentsOfDirectory(atPath: source) {
-      if ["ctl", "gw.db.lock", "gw.db-shm"].contains(name) { continue }
+      if (["ctl", "gw.db.lock", "gw.db-shm"] + others).contains(name) { continue }
       try! files.copyItem(atPath: "\(source)/\(name)", toPath: "\(target)/\(name)")
     }
-    moveConfiguration(from: source, to: target)
   }
 
   /// The last working configuration names the store's folder.
@@ -346,14 +358,7 @@ final class WorldGateway {
 
   /// Takes over another gateway's card, as a clone.
   func clone(_ other: WorldGateway) {
-    let files = FileManager.default
-    try? files.removeItem(atPath: folder)  // `try?`: only the copy matters
-    // `try!`: the world's own folder in memory.
-    try! files.createDirectory(atPath: folder, withIntermediateDirectories: true)
-    for name in try! files.contentsOfDirectory(atPath: other.folder) {
-      if ["ctl", "gw.db.lock", "gw.db-shm", "gw.db.configuration", "gw.toml"].contains(name) { continue }
-      try! files.copyItem(atPath: "\(other.folder)/\(name)", toPath: "\(folder)/\(name)")
-    }
+    copyFiles(from: other.folder, to: folder, without: ["gw.db.configuration", "gw.toml"])
     cardChanges += 1
     other.cardChanges += 1
   }
