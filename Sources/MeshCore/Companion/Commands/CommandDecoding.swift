@@ -63,9 +63,7 @@ extension Command {
   private static func setting(_ code: CommandCode, _ reader: inout FrameReader) throws(FrameError) -> Command? {
     switch code {
     case .setDeviceTime: return .setDeviceTime(try reader.u32("time"))
-    case .setAdvertName:
-      guard !reader.isAtEnd else { throw .missing(field: "name", wanted: 1, available: 0) }
-      return .setAdvertName(reader.text())
+    case .setAdvertName: return .setAdvertName(Text(bytes: try reader.rest("name", least: 1)))
     case .addUpdateContact: return .addUpdateContact(try Contact(reading: &reader, whole: false))
     case .setRadioParameters:
       let parameters = try RadioParameters(reading: &reader)
@@ -85,11 +83,7 @@ extension Command {
       if !reader.isAtEnd { other.locationPolicy = try reader.u8("location_policy") }
       if !reader.isAtEnd { other.multiAcks = try reader.u8("multi_acks") }
       return .setOtherParameters(other)
-    case .setCustomVariable:
-      guard reader.remaining >= 3 else {
-        throw .missing(field: "name:value", wanted: 3, available: reader.remaining)
-      }
-      return .setCustomVariable(reader.text())
+    case .setCustomVariable: return .setCustomVariable(Text(bytes: try reader.rest("name:value", least: 3)))
     case .setFloodScopeKey: return .setFloodScopeKey(try scopeOverride(&reader))
     case .setAutoAdd: return .setAutoAdd(try AutoAdd(reading: &reader))
     case .setPathHashMode:
@@ -129,33 +123,23 @@ extension Command {
         time: try reader.u32("time"), text: reader.text())
     case .getContacts: return .getContacts(since: reader.remaining < 4 ? nil : try reader.u32("since"))
     case .sendSelfAdvert: return .sendSelfAdvert(flood: reader.isAtEnd ? nil : try reader.u8("flood") == 1)
-    case .importContact:
-      guard reader.remaining >= 98 else {
-        throw .missing(field: "card", wanted: 98, available: reader.remaining)
-      }
-      return .importContact(card: reader.rest())
+    case .importContact: return .importContact(card: try reader.rest("card", least: 98))
     case .reboot:
       return try word("reboot", &reader, means: .reboot)
     case .factoryReset:
       return try word("reset", &reader, means: .factoryReset)
     case .sendRawData: return try rawData(&reader)
     case .getChannel: return .getChannel(slot: try reader.u8("slot"))
-    case .signData:
-      guard !reader.isAtEnd else { throw .missing(field: "data", wanted: 1, available: 0) }
-      return .signData(reader.rest())
+    case .signData: return .signData(try reader.rest("data", least: 1))
     case .sendTracePath:
       let (tag, auth, flags) = (try reader.u32("tag"), try reader.u32("auth"), try reader.u8("flags"))
-      guard !reader.isAtEnd else { throw .missing(field: "path", wanted: 1, available: 0) }
-      return .sendTracePath(TraceRequest(tag: tag, auth: auth, flags: flags, path: reader.rest()))
-    case .sendControlData:
-      guard !reader.isAtEnd else { throw .missing(field: "control payload", wanted: 1, available: 0) }
-      return .sendControlData(reader.rest())
+      let path = try reader.rest("path", least: 1)
+      return .sendTracePath(TraceRequest(tag: tag, auth: auth, flags: flags, path: path))
+    case .sendControlData: return .sendControlData(try reader.rest("control payload", least: 1))
     case .getStats: return .getStats(try reader.u8("stats"))
     case .sendChannelData: return .sendChannelData(try datagram(&reader))
     case .sendRawPacket:
-      let priority = try reader.u8("priority")
-      guard reader.remaining >= 2 else { throw .missing(field: "packet", wanted: 2, available: reader.remaining) }
-      return .sendRawPacket(priority: priority, packet: reader.rest())
+      return .sendRawPacket(priority: try reader.u8("priority"), packet: try reader.rest("packet", least: 2))
     default: return .unknown(code: code.rawValue, payload: reader.rest())
     }
   }
@@ -163,16 +147,15 @@ extension Command {
   private static func text(_ reader: inout FrameReader) throws(FrameError) -> OutgoingText {
     let (type, attempt) = (TextType(rawValue: try reader.u8("text_type")), try reader.u8("attempt"))
     let (time, recipient) = (try reader.u32("time"), try reader.prefix("recipient_prefix"))
-    guard !reader.isAtEnd else { throw .missing(field: "text", wanted: 1, available: 0) }
-    return OutgoingText(type: type, attempt: attempt, time: time, recipient: recipient, text: reader.text())
+    let body = Text(bytes: try reader.rest("text", least: 1))
+    return OutgoingText(type: type, attempt: attempt, time: time, recipient: recipient, text: body)
   }
 
   private static func rawData(_ reader: inout FrameReader) throws(FrameError) -> Command {
     let count = try reader.i8("path_len")
     guard count >= 0 else { throw .invalid(field: "path_len", reason: "\(count) is negative") }
     let path = try reader.bytes(Int(count), "path")
-    guard reader.remaining >= 4 else { throw .missing(field: "payload", wanted: 4, available: reader.remaining) }
-    return .sendRawData(path: path, payload: reader.rest())
+    return .sendRawData(path: path, payload: try reader.rest("payload", least: 4))
   }
 
   private static func datagram(_ reader: inout FrameReader) throws(FrameError) -> OutgoingDatagram {

@@ -19,9 +19,8 @@ public enum ControlPayload: Equatable, Sendable {
         since: reader.remaining >= 4 ? try reader.u32("since") : nil)
     case 9:
       let (snr, tag) = (try reader.snr(), try reader.u32("tag"))
-      guard reader.remaining >= 8 else { throw .missing(field: "key", wanted: 8, available: reader.remaining) }
-      self = .discoverResponse(
-        type: NodeType(rawValue: first & 15), snr: snr, tag: tag, key: Array(reader.rest().prefix(32)))
+      let key = try reader.rest("key", least: 8)
+      self = .discoverResponse(type: NodeType(rawValue: first & 15), snr: snr, tag: tag, key: Array(key.prefix(32)))
     default: self = .unknown(payload)
     }
   }

@@ -75,6 +75,12 @@ public struct FrameReader: Sendable {
     return Array(bytes[position..<end])
   }
 
+  /// All unread bytes, at least so many.
+  public mutating func rest(_ field: String, least: Int) throws(FrameError) -> [UInt8] {
+    guard remaining >= least else { throw .missing(field: field, wanted: least, available: remaining) }
+    return rest()
+  }
+
   public mutating func key(_ field: String = "key") throws(FrameError) -> PublicKey {
     PublicKey(words: (try word(field), try word(field), try word(field), try word(field)))
   }

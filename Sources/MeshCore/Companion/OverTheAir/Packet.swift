@@ -64,8 +64,7 @@ public struct Packet: Equatable, Sendable {
       throw .invalid(field: "path_len", reason: "0x\(Hex.string([pathLength.raw])) is reserved or over 64 bytes")
     }
     path = try reader.bytes(pathLength.byteCount, "path")
-    payload = reader.rest()
-    guard !payload.isEmpty else { throw .missing(field: "payload", wanted: 1, available: 0) }
+    payload = try reader.rest("payload", least: 1)
     guard payload.count <= Self.maxPayload else {
       throw .invalid(field: "payload", reason: "\(payload.count) bytes, over \(Self.maxPayload)")
     }

@@ -12,16 +12,9 @@ public struct NodeType: Hashable, Sendable, RawRepresentable {
   public static let sensor = NodeType(rawValue: 4)
 
   /// The type's usual name; a number if it is unknown.
-  public var name: String {
-    switch rawValue {
-    case 0: "none"
-    case 1: "chat"
-    case 2: "repeater"
-    case 3: "room"
-    case 4: "sensor"
-    default: "type-\(rawValue)"
-    }
-  }
+  public var name: String { Int(rawValue) < Self.names.count ? Self.names[Int(rawValue)] : "type-\(rawValue)" }
+
+  private static let names = ["none", "chat", "repeater", "room", "sensor"]
 }
 
 /// A contact of the radio's table: CONTACT (3), NEW_ADVERT (0x8A), ADD_UPDATE_CONTACT (9).
