@@ -80,18 +80,8 @@ public struct TunnelSettings: Equatable, Sendable {
   }
 
   private static func decoded(_ text: ArraySlice<UInt8>) throws(Invalid) -> String {
-    var bytes: [UInt8] = []
-    var rest = text
-    while let byte = rest.popFirst() {
-      guard byte == UInt8(ascii: "%") else {
-        bytes.append(byte)
-        continue
-      }
-      // Digit by digit: a number parser would accept a sign.
-      guard rest.count >= 2, let high = hex(rest.removeFirst()), let low = hex(rest.removeFirst()) else {
-        throw Invalid(description: "% in the user or the password must be written %25")
-      }
-      bytes.append(high << 4 | low)
+    guard let bytes = PercentBytes.decode(text) else {
+      throw Invalid(description: "% in the user or the password must be written %25")
     }
     guard bytes.count <= longestSecret, bytes.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }),
       let text = String(validating: bytes, as: UTF8.self)
@@ -100,10 +90,6 @@ public struct TunnelSettings: Equatable, Sendable {
         description: "user and password must have at most \(longestSecret) bytes each, and no control characters")
     }
     return text
-  }
-
-  private static func hex(_ byte: UInt8) -> UInt8? {
-    Character(Unicode.Scalar(byte)).hexDigitValue.flatMap { UInt8(exactly: $0) }
   }
 
   /// `HOST`, `HOST:PORT`, or an IPv6 address in brackets.

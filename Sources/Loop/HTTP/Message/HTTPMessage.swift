@@ -110,25 +110,13 @@ public struct HTTPResponse: Sendable, Equatable {
     self.body = body
   }
 
-  static func reason(_ status: Int) -> String {
-    switch status {
-    case 200: "OK"
-    case 202: "Accepted"
-    case 304: "Not Modified"
-    case 400: "Bad Request"
-    case 401: "Unauthorized"
-    case 403: "Forbidden"
-    case 404: "Not Found"
-    case 405: "Method Not Allowed"
-    case 409: "Conflict"
-    case 413: "Content Too Large"
-    case 422: "Unprocessable Content"
-    case 429: "Too Many Requests"
-    case 500: "Internal Server Error"
-    case 503: "Service Unavailable"
-    default: "Status"
-    }
-  }
+  static func reason(_ status: Int) -> String { reasons[status] ?? "Status" }
+
+  private static let reasons = [
+    200: "OK", 202: "Accepted", 304: "Not Modified", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden",
+    404: "Not Found", 405: "Method Not Allowed", 409: "Conflict", 413: "Content Too Large",
+    422: "Unprocessable Content", 429: "Too Many Requests", 500: "Internal Server Error", 503: "Service Unavailable",
+  ]
 
   /// `withoutBody`: an answer to HEAD, which states only the length.
   func encode(withoutBody: Bool = false) -> [UInt8] {
@@ -160,17 +148,7 @@ public enum PercentCoding {
 
   /// `nil` for an invalid escape, or bytes that are not UTF-8. `+` is not decoded.
   public static func decode(_ text: some StringProtocol) -> String? {
-    var bytes: [UInt8] = []
-    var rest = Array(text.utf8)[...]
-    while let byte = rest.popFirst() {
-      guard byte == UInt8(ascii: "%") else {
-        bytes.append(byte)
-        continue
-      }
-      guard let high = rest.popFirst().flatMap(digit), let low = rest.popFirst().flatMap(digit) else { return nil }
-      bytes.append(high << 4 | low)
-    }
-    return String(validating: bytes, as: UTF8.self)
+    PercentBytes.decode(text.utf8).flatMap { String(validating: $0, as: UTF8.self) }
   }
 
   /// Escapes everything but letters, digits and `-._~`.
@@ -186,9 +164,5 @@ public enum PercentCoding {
       }
     }
     return String(decoding: bytes, as: UTF8.self)
-  }
-
-  private static func digit(_ byte: UInt8) -> UInt8? {
-    Character(Unicode.Scalar(byte)).hexDigitValue.flatMap { UInt8(exactly: $0) }
   }
 }
