@@ -17,9 +17,14 @@ public struct ConnectionLimiter {
     case full
   }
 
-  private struct Connection {
+  /// Whose connections count together: an address's, or those of a token or session.
+  private struct Group: Hashable {
     var holder: String
     var isKnown: Bool
+  }
+
+  private struct Connection {
+    var group: Group
     var isIdle = false
   }
 
@@ -28,9 +33,8 @@ public struct ConnectionLimiter {
   private let mostOfOne: Int
   private let fairShare: Int
   private var connections: [Int: Connection] = [:]
-  /// Numbers of connections by holder, in order of their last use.
-  private var strangers: [String: [Int]] = [:]
-  private var known: [String: [Int]] = [:]
+  /// Numbers of connections, in order of their last use.
+  private var groups: [Group: [Int]] = [:]
 
   /// `mostOfOne`: by default a quarter of `most`, at least `fairShare`.
   public init(most: Int, mostOfOne: Int? = nil, fairShare: Int = Self.fairShare) {
@@ -42,7 +46,7 @@ public struct ConnectionLimiter {
   public var count: Int { connections.count }
 
   /// Whether the client has shown a token or a session.
-  public func isKnown(_ number: Int) -> Bool { connections[number]?.isKnown == true }
+  public func isKnown(_ number: Int) -> Bool { connections[number]?.group.isKnown == true }
 
   /// `number` grows from one connection to the next.
   public mutating func arrived(_ number: Int, from address: String) -> Arrival {
@@ -51,9 +55,13 @@ public struct ConnectionLimiter {
       guard let victim = makeRoom(for: address) else { return .full }
       arrival = .admittedInPlaceOf(victim)
     }
-    connections[number] = Connection(holder: address, isKnown: false)
-    strangers[address, default: []].append(number)
+    add(number, to: Group(holder: address, isKnown: false))
     return arrival
+  }
+
+  private mutating func add(_ number: Int, to group: Group) {
+    connections[number] = Connection(group: group)
+    groups[group, default: []].append(number)
   }
 
   /// Chooses and removes a connection to close for a newcomer from this address; `nil`: none can be spared.
@@ -65,61 +73,46 @@ public struct ConnectionLimiter {
 
   /// A proxy has named the address of its client: as a stranger, the connection now counts for that address.
   public mutating func asks(_ number: Int, for address: String) {
-    guard let connection = connections[number], !connection.isKnown, connection.holder != address else { return }
+    guard let group = connections[number]?.group, !group.isKnown, group.holder != address else { return }
     left(number)
-    connections[number] = Connection(holder: address, isKnown: false)
-    strangers[address, default: []].append(number)
+    add(number, to: Group(holder: address, isKnown: false))
   }
 
   /// The connection has a valid token, or a session. False: its holder has too many connections.
   public mutating func showed(_ number: Int, as holder: String) -> Bool {
-    guard let connection = connections[number], !connection.isKnown || connection.holder != holder else { return true }
-    guard known[holder]?.count ?? 0 < mostOfOne else { return false }
+    let shown = Group(holder: holder, isKnown: true)
+    guard let group = connections[number]?.group, group != shown else { return true }
+    guard groups[shown]?.count ?? 0 < mostOfOne else { return false }
     left(number)
-    connections[number] = Connection(holder: holder, isKnown: true)
-    known[holder, default: []].append(number)
+    add(number, to: shown)
     return true
   }
 
   /// A connection was used. `isIdle`: it is between requests; a live link never is.
   public mutating func idle(_ number: Int, _ isIdle: Bool) {
-    guard let connection = connections[number] else { return }
+    guard let group = connections[number]?.group else { return }
     connections[number]?.isIdle = isIdle
-    if connection.isKnown {
-      Self.renew(number, of: connection.holder, in: &known)
-    } else {
-      Self.renew(number, of: connection.holder, in: &strangers)
-    }
+    guard groups[group]?.last != number else { return }
+    groups[group]?.removeAll { $0 == number }
+    groups[group]?.append(number)
   }
 
   /// Whether the connection is between requests.
   public func isIdle(_ number: Int) -> Bool { connections[number]?.isIdle == true }
 
-  private static func renew(_ number: Int, of holder: String, in table: inout [String: [Int]]) {
-    guard table[holder]?.last != number else { return }
-    table[holder]?.removeAll { $0 == number }
-    table[holder]?.append(number)
-  }
-
   /// The connection is closed.
   public mutating func left(_ number: Int) {
-    guard let connection = connections.removeValue(forKey: number) else { return }
-    if connection.isKnown {
-      Self.remove(number, of: connection.holder, from: &known)
-    } else {
-      Self.remove(number, of: connection.holder, from: &strangers)
-    }
-  }
-
-  private static func remove(_ number: Int, of holder: String, from table: inout [String: [Int]]) {
-    table[holder]?.removeAll { $0 == number }
-    if table[holder]?.isEmpty == true { table[holder] = nil }
+    guard let group = connections.removeValue(forKey: number)?.group else { return }
+    groups[group]?.removeAll { $0 == number }
+    if groups[group]?.isEmpty == true { groups[group] = nil }
   }
 
   /// The newcomer counts with those of its address.
   private func stranger(before newcomer: String) -> Int? {
-    func weight(_ entry: (key: String, value: [Int])) -> Int { entry.value.count + (entry.key == newcomer ? 1 : 0) }
-    let heaviest = strangers.max { left, right in
+    func weight(_ entry: (key: Group, value: [Int])) -> Int {
+      entry.value.count + (entry.key.holder == newcomer ? 1 : 0)
+    }
+    let heaviest = groups.lazy.filter { !$0.key.isKnown }.max { left, right in
       let (less, more) = (weight(left), weight(right))
       return less == more ? (left.value.first ?? 0) > (right.value.first ?? 0) : less < more
     }
@@ -128,7 +121,7 @@ public struct ConnectionLimiter {
 
   private func idler() -> Int? {
     // The holder with the most connections may need all of them.
-    let sparing = known.values.filter { $0.count > fairShare && $0.contains(where: isIdle) }
-    return sparing.max { $0.count < $1.count }?.first(where: isIdle)
+    let sparing = groups.filter { $0.key.isKnown && $0.value.count > fairShare && $0.value.contains(where: isIdle) }
+    return sparing.values.max { $0.count < $1.count }?.first(where: isIdle)
   }
 }
