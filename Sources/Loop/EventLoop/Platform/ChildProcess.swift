@@ -58,8 +58,7 @@ public enum ChildProcess {
 
   /// As `run`, on the machine on which this program runs.
   static func runHere(_ program: Program, on loop: EventLoop) async throws -> Exit {
-    let child = try RunningChild(
-      program.arguments, program.environment, input: program.input, maxOutput: program.maxOutput, on: loop)
+    let child = try RunningChild(program, on: loop)
     defer { child.end() }
     return try await child.exit(within: program.limit)
   }
@@ -85,14 +84,12 @@ private final class RunningChild {
   private var (output, errors): (Int32, Int32) = (-1, -1)
   private let ended = Waiter()
 
-  init(
-    _ arguments: [String], _ environment: [String: String], input: [UInt8], maxOutput: Int, on loop: EventLoop
-  ) throws(SystemError) {
+  init(_ program: ChildProcess.Program, on loop: EventLoop) throws(SystemError) {
     self.loop = loop
-    self.maxOutput = maxOutput
-    left = max(2 * maxOutput, ChildProcess.mostRead)
-    pending = input[...]
-    try start(arguments, environment)
+    maxOutput = program.maxOutput
+    left = max(2 * program.maxOutput, ChildProcess.mostRead)
+    pending = program.input[...]
+    try start(program.arguments, program.environment)
     watch()
     write()
   }
