@@ -53,16 +53,16 @@ public struct ClockProof: Equatable, Sendable {
   /// Whether another time is believed than before: what was compared with that one is no longer known.
   public func believesAnotherTime(than before: ClockProof) -> Bool {
     guard let reference, let former = before.reference else { return false }
-    return !Self.isNear(Self.difference(reference, former), 0)
+    return !Self.isNear(reference.subtracting(saturating: former), 0)
   }
 
   /// Look before each use. Both times are milliseconds.
   public mutating func look(wall: Int64, sinceBoot: Int64, isSynchronised: Bool) {
     guard isSynchronised else { return since = nil }
-    let skew = Self.difference(wall, sinceBoot)
+    let skew = wall.subtracting(saturating: sinceBoot)
     let before = reference ?? skew
     reference = before
-    let moved = Self.difference(skew, before)
+    let moved = skew.subtracting(saturating: before)
     if Self.isNear(moved, 0) {
       if self.moved != nil { stays(at: nil) }
     } else if !(self.moved.map { Self.isNear(moved, $0) } ?? false) {
@@ -70,7 +70,7 @@ public struct ClockProof: Equatable, Sendable {
     }
     let begin = since ?? sinceBoot
     since = begin
-    settle(isOld: Self.difference(sinceBoot, begin) >= Self.patience)
+    settle(isOld: sinceBoot.subtracting(saturating: begin) >= Self.patience)
   }
 
   /// A clock of another machine, by a number of its own.
@@ -89,7 +89,7 @@ public struct ClockProof: Equatable, Sendable {
 
   /// A person has compared it.
   public mutating func confirm(wall: Int64, sinceBoot: Int64) {
-    reference = Self.difference(wall, sinceBoot)
+    reference = wall.subtracting(saturating: sinceBoot)
     believe()
   }
 
@@ -102,7 +102,7 @@ public struct ClockProof: Equatable, Sendable {
   private mutating func settle(isOld: Bool) {
     let isOutvoted = agreeing.count >= (moved == nil ? 1 : 2) && agreeing.count > contradicting.count
     guard wantsVotes, isOutvoted || (isOld && contradicting.isEmpty) else { return }
-    if let moved, let reference { self.reference = Self.sum(reference, moved) }
+    if let moved, let reference { self.reference = reference.adding(saturating: moved) }
     believe()
   }
 
@@ -112,17 +112,7 @@ public struct ClockProof: Equatable, Sendable {
   }
 
   private static func isNear(_ one: Int64, _ other: Int64) -> Bool {
-    difference(one, other).magnitude <= UInt64(tolerance)
-  }
-
-  private static func difference(_ one: Int64, _ other: Int64) -> Int64 {
-    let (difference, overflow) = one.subtractingReportingOverflow(other)
-    return overflow ? (one < 0 ? .min : .max) : difference
-  }
-
-  private static func sum(_ one: Int64, _ other: Int64) -> Int64 {
-    let (sum, overflow) = one.addingReportingOverflow(other)
-    return overflow ? (one < 0 ? .min : .max) : sum
+    one.subtracting(saturating: other).magnitude <= UInt64(tolerance)
   }
 }
 

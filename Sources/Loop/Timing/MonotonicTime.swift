@@ -17,9 +17,7 @@ public struct MonotonicTime: Comparable, Hashable, Sendable {
   public static func < (left: Self, right: Self) -> Bool { left.nanoseconds < right.nanoseconds }
 
   public static func + (time: Self, duration: Duration) -> Self {
-    let (sum, overflow) = time.nanoseconds.addingReportingOverflow(duration.wholeNanoseconds)
-    if overflow { return duration.wholeNanoseconds > 0 ? .never : Self(nanoseconds: .min) }
-    return Self(nanoseconds: sum)
+    Self(nanoseconds: time.nanoseconds.adding(saturating: duration.wholeNanoseconds))
   }
 
   public static func - (later: Self, earlier: Self) -> Duration {

@@ -33,23 +33,18 @@ public struct SteadyClock: Equatable, Sendable {
   public mutating func look(trustedWall: Int64?, uptime: Int64) {
     let passed = Self.distance(from: self.uptime ?? uptime, to: uptime)
     self.uptime = uptime
-    elapsed = Self.sum(elapsed, passed)
-    wall = wall.map { Self.sum($0, passed) }
+    elapsed = elapsed.adding(saturating: passed)
+    wall = wall?.adding(saturating: passed)
     guard let trustedWall else { return }
-    if wasAway, let wall { elapsed = Self.sum(elapsed, min(Self.distance(from: wall, to: trustedWall), maxAway)) }
+    if wasAway, let wall {
+      elapsed = elapsed.adding(saturating: min(Self.distance(from: wall, to: trustedWall), maxAway))
+    }
     wasAway = false
     wall = trustedWall
   }
 
   /// At least 0; saturated.
   private static func distance(from earlier: Int64, to later: Int64) -> Int64 {
-    guard later > earlier else { return 0 }
-    let (distance, overflow) = later.subtractingReportingOverflow(earlier)
-    return overflow ? .max : distance
-  }
-
-  private static func sum(_ time: Int64, _ more: Int64) -> Int64 {
-    let (sum, overflow) = time.addingReportingOverflow(more)
-    return overflow ? .max : sum
+    max(0, later.subtracting(saturating: earlier))
   }
 }
