@@ -95,6 +95,13 @@ public struct FrameReader: Sendable {
     SNR(quarters: try i8(field))
   }
 
+  /// An SNR with two reserved bytes behind it.
+  mutating func quality() throws(FrameError) -> SNR {
+    let quality = try snr()
+    _ = try u16("reserved")
+    return quality
+  }
+
   /// A field of fixed size whose text ends at the first NUL; the bytes after it are arbitrary.
   public mutating func fixedText(_ count: Int, _ field: String) throws(FrameError) -> Text {
     let start = try take(count, field)

@@ -45,6 +45,12 @@ public struct FrameWriter: Sendable {
   public mutating func zeros(_ count: Int) { bytes.append(contentsOf: repeatElement(0, count: max(0, count))) }
 
   /// Appends a text in a field of fixed size: cut, or padded with NULs.
+  /// As `FrameReader.quality` reads it.
+  mutating func quality(_ snr: SNR) {
+    i8(snr.quarters)
+    u16(0)
+  }
+
   public mutating func fixedText(_ text: Text, _ count: Int) { fixed(text.bytes, count) }
 
   /// Appends bytes in a field of fixed size: cut, or padded with zeros.

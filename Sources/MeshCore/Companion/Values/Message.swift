@@ -49,10 +49,7 @@ public struct ContactMessage: Equatable, Sendable {
   }
 
   init(reading reader: inout FrameReader, withSNR: Bool) throws(FrameError) {
-    if withSNR {
-      snr = try reader.snr()
-      _ = try reader.u16("reserved")
-    }
+    if withSNR { snr = try reader.quality() }
     sender = try reader.prefix("sender_prefix")
     path = ReceivedPath(raw: try reader.u8("path_len"))
     textType = TextType(rawValue: try reader.u8("text_type"))
@@ -62,10 +59,7 @@ public struct ContactMessage: Equatable, Sendable {
   }
 
   func write(to writer: inout FrameWriter) {
-    if let snr {
-      writer.i8(snr.quarters)
-      writer.u16(0)
-    }
+    if let snr { writer.quality(snr) }
     writer.prefix(sender)
     writer.u8(path.raw)
     writer.u8(textType.rawValue)
@@ -97,10 +91,7 @@ public struct ChannelMessage: Equatable, Sendable {
   }
 
   init(reading reader: inout FrameReader, withSNR: Bool) throws(FrameError) {
-    if withSNR {
-      snr = try reader.snr()
-      _ = try reader.u16("reserved")
-    }
+    if withSNR { snr = try reader.quality() }
     slot = try reader.u8("channel")
     path = ReceivedPath(raw: try reader.u8("path_len"))
     textType = TextType(rawValue: try reader.u8("text_type"))
@@ -109,10 +100,7 @@ public struct ChannelMessage: Equatable, Sendable {
   }
 
   func write(to writer: inout FrameWriter) {
-    if let snr {
-      writer.i8(snr.quarters)
-      writer.u16(0)
-    }
+    if let snr { writer.quality(snr) }
     writer.u8(slot)
     writer.u8(path.raw)
     writer.u8(textType.rawValue)
@@ -139,8 +127,7 @@ public struct ChannelDatagram: Equatable, Sendable {
   }
 
   init(reading reader: inout FrameReader) throws(FrameError) {
-    snr = try reader.snr()
-    _ = try reader.u16("reserved")
+    snr = try reader.quality()
     slot = try reader.u8("channel")
     path = ReceivedPath(raw: try reader.u8("path_len"))
     dataType = try reader.u16("data_type")
@@ -149,8 +136,7 @@ public struct ChannelDatagram: Equatable, Sendable {
   }
 
   func write(to writer: inout FrameWriter) {
-    writer.i8(snr.quarters)
-    writer.u16(0)
+    writer.quality(snr)
     writer.u8(slot)
     writer.u8(path.raw)
     writer.u16(dataType)
