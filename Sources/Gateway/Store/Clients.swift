@@ -8,9 +8,7 @@ extension Store {
 
   /// The id of the last message that this client received; `nil`: a new client.
   public func clientCursor(_ name: String) throws(StoreError) -> Int64? {
-    try translating { () throws(SQLiteError) in
-      try database.value("SELECT message FROM clients WHERE name = ?", .text(name))?.integer
-    }
+    try value("SELECT message FROM clients WHERE name = ?", .text(name))?.integer
   }
 
   /// Within a `write`: the client has received all messages up to this one. Returns the names of forgotten clients.
@@ -24,50 +22,36 @@ extension Store {
       INSERT OR REPLACE INTO clients(name, message, used_at)
       VALUES (?, ?, max(?, ifnull((SELECT max(used_at) + 1 FROM clients), 0)))
       """, .text(name), .integer(message), .integer(milliseconds))
-    var forgotten: [String] = []
-    try database.each("SELECT name FROM clients ORDER BY used_at DESC LIMIT -1 OFFSET \(Self.maxClients)", []) {
-      (row) throws(SQLiteError) in
-      forgotten.append(row.text(0))
-      return true
-    }
+    let forgotten = try database.rows(
+      "SELECT name FROM clients ORDER BY used_at DESC LIMIT -1 OFFSET \(Self.maxClients)"
+    ) { $0.text(0) }
     for name in forgotten { try database.run("DELETE FROM clients WHERE name = ?", .text(name)) }
     return forgotten
   }
 
   /// The number of stored messages of the attached radio with a greater id, up to `most`.
   public func messageCount(after id: Int64, atMost most: Int64) throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in
-      try database.value(
-        """
-        SELECT count(*) FROM
-        (SELECT 1 FROM messages WHERE id > ? AND radio IN (?, \(Self.everyRadio)) LIMIT ?)
-        """, .integer(max(id, beforeFirst)), .integer(radio), .integer(most))?.integer ?? 0
-    }
+    try value(
+      """
+      SELECT count(*) FROM
+      (SELECT 1 FROM messages WHERE id > ? AND radio IN (?, \(Self.everyRadio)) LIMIT ?)
+      """, .integer(max(id, beforeFirst)), .integer(radio), .integer(most))?.integer ?? 0
   }
 
   /// The number of messages with a greater id that were deleted since the attached radio's first one: of this radio, and of others that were attached
   /// meanwhile.
   public func deletedCount(after id: Int64) throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in
-      guard let oldest = try database.value("SELECT min(id) FROM messages")?.integer else { return 0 }
-      return max(0, oldest - 1 - max(id, beforeFirst))
-    }
+    guard let oldest = try value("SELECT min(id) FROM messages")?.integer else { return 0 }
+    return max(0, oldest - 1 - max(id, beforeFirst))
   }
 
   private var beforeFirst: Int64 { (self.radio(radio)?.firstMessage ?? 1) - 1 }
 
   /// The oldest message of the attached radio with a greater id; `nil`: none.
   public func message(after id: Int64) throws(StoreError) -> StoredMessage? {
-    var found: StoredMessage?
-    try translating { () throws(SQLiteError) in
-      try database.each(
-        "SELECT \(Self.messageColumns) FROM messages WHERE id > ? AND radio IN (?, \(Self.everyRadio)) ORDER BY id LIMIT 1",
-        [.integer(max(id, beforeFirst)), .integer(radio)]
-      ) { (row) throws(SQLiteError) in
-        found = Self.message(row)
-        return false
-      }
-    }
-    return found
+    try first(
+      "SELECT \(Self.messageColumns) FROM messages WHERE id > ? AND radio IN (?, \(Self.everyRadio)) ORDER BY id LIMIT 1",
+      [.integer(max(id, beforeFirst)), .integer(radio)]
+    ) { Self.message($0) }
   }
 }

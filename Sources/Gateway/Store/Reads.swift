@@ -50,4 +50,16 @@ extension Store {
   ) throws(StoreError) -> [Value] {
     try translating { () throws(SQLiteError) in try database.rows(sql, values, read: read) }
   }
+
+  /// The value that `read` makes of the first row; `nil` without a row.
+  func first<Value>(
+    _ sql: String, _ values: [SQLiteValue] = [], read: (Statement) -> Value?
+  ) throws(StoreError) -> Value? {
+    try translating { () throws(SQLiteError) in try database.first(sql, values, read: read) }
+  }
+
+  /// The first column of the first row; `nil` without a row.
+  func value(_ sql: String, _ values: SQLiteValue...) throws(StoreError) -> SQLiteValue? {
+    try translating { () throws(SQLiteError) in try database.value(sql, values) }
+  }
 }

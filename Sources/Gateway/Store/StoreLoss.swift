@@ -364,9 +364,7 @@ extension Store {
   func newestOrItsLoss() throws(StoreError) -> Int64 {
     var seq = lastSeq
     while seq > 0 {
-      let kind = try translating { () throws(SQLiteError) in
-        try database.value("SELECT kind FROM journal WHERE seq = ?", .integer(seq))?.text
-      }
+      let kind = try value("SELECT kind FROM journal WHERE seq = ?", .integer(seq))?.text
       guard kind == EventKind.gap.rawValue else { break }
       seq -= 1
     }

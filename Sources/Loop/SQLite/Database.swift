@@ -138,6 +138,10 @@ public final class Database {
 
   /// The first column of the first row; `nil` without a row.
   public func value(_ sql: String, _ values: SQLiteValue...) throws(SQLiteError) -> SQLiteValue? {
+    try value(sql, values)
+  }
+
+  public func value(_ sql: String, _ values: [SQLiteValue]) throws(SQLiteError) -> SQLiteValue? {
     let statement = try statement(sql)
     try statement.bind(values)
     defer { statement.reset() }
@@ -174,6 +178,18 @@ public final class Database {
   ) throws(SQLiteError) -> [Value] {
     var found: [Value] = []
     try every(sql, values) { row in if let value = read(row) { found.append(value) } }
+    return found
+  }
+
+  /// The value that `read` makes of the first row; `nil` without a row.
+  public func first<Value>(
+    _ sql: String, _ values: [SQLiteValue] = [], read: (Statement) -> Value?
+  ) throws(SQLiteError) -> Value? {
+    var found: Value?
+    try each(sql, values) { (row) throws(SQLiteError) in
+      found = read(row)
+      return false
+    }
     return found
   }
 

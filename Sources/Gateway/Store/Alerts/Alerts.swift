@@ -158,23 +158,15 @@ extension Store {
     guard hasNewAlertWords else { return }
     hasNewAlertWords = false
     transactions.writeAlong("what alerts say") { store throws(SQLiteError) in
-      let open = try store.openAlertRows()
+      let open = try store.database.rows("SELECT \(Self.alertColumns) FROM alerts WHERE ended_at IS NULL") { row in
+        store.alert(row)
+      }
       for alert in open {
         try store.database.run(
           "UPDATE alerts SET text = ?, value = ? WHERE id = ?", .text(alert.text),
           alert.value.map { .real($0) } ?? .null, .integer(alert.id))
       }
     }
-  }
-
-  private func openAlertRows() throws(SQLiteError) -> [StoredAlert] {
-    var open: [StoredAlert] = []
-    try database.each("SELECT \(Self.alertColumns) FROM alerts WHERE ended_at IS NULL", []) {
-      (row) throws(SQLiteError) in
-      open.append(alert(row))
-      return true
-    }
-    return open
   }
 
   private func asItIsNow(_ alert: StoredAlert) -> StoredAlert {
@@ -212,13 +204,7 @@ extension Store {
   }
 
   private func firstAlert(_ condition: String, _ values: [SQLiteValue]) throws(SQLiteError) -> StoredAlert? {
-    var found: StoredAlert?
-    try database.each("SELECT \(Self.alertColumns) FROM alerts \(condition) LIMIT 1", values) {
-      (row) throws(SQLiteError) in
-      found = alert(row)
-      return false
-    }
-    return found
+    try database.first("SELECT \(Self.alertColumns) FROM alerts \(condition) LIMIT 1", values) { alert($0) }
   }
 
   /// Alerts with ids below `id`, newest first, including several ended ones of a subject.

@@ -30,16 +30,10 @@ public struct QueuedCommand: Equatable, Sendable {
 
 extension Store {
   public func bucket(_ name: String, of upstream: String) throws(StoreError) -> BucketPosition {
-    var found = BucketPosition()
-    try translating { () throws(SQLiteError) in
-      try database.each(
-        "SELECT seq, at, since FROM buckets WHERE upstream = ? AND name = ?", [.text(upstream), .text(name)]
-      ) { (row) throws(SQLiteError) in
-        found = BucketPosition(seq: row.integer(0), at: row.integerIfAny(1), since: row.integer(2))
-        return false
-      }
-    }
-    return found
+    let found = try first(
+      "SELECT seq, at, since FROM buckets WHERE upstream = ? AND name = ?", [.text(upstream), .text(name)]
+    ) { BucketPosition(seq: $0.integer(0), at: $0.integerIfAny(1), since: $0.integer(2)) }
+    return found ?? BucketPosition()
   }
 
   /// Call it within the `write` that applies the updates up to this position.
@@ -93,30 +87,21 @@ extension Store {
 
   /// The answer to the command with this id; empty: it is not kept any more; `nil`: unknown, or not answered yet.
   public func commandAnswer(_ id: String, of upstream: String) throws(StoreError) -> [UInt8]? {
-    try translating { () throws(SQLiteError) in
-      try database.value(
-        "SELECT answer FROM commands WHERE upstream = ? AND id = ?", .text(upstream), .text(id))?.blob
-    }
+    try value("SELECT answer FROM commands WHERE upstream = ? AND id = ?", .text(upstream), .text(id))?.blob
   }
 
   /// The oldest unanswered command with a greater number.
   public func nextCommand(of upstream: String, after number: Int64, at now: Moment) throws(StoreError) -> QueuedCommand?
   {
-    var found: QueuedCommand?
     let elapsed = elapsed(at: now)
-    try translating { () throws(SQLiteError) in
-      try database.each(
-        """
-        SELECT number, id, body, at FROM commands WHERE upstream = ? AND number > ? AND answer IS NULL
-        ORDER BY number LIMIT 1
-        """, [.text(upstream), .integer(number)]
-      ) { (row) throws(SQLiteError) in
-        found = QueuedCommand(
-          number: row.integer(0), id: row.text(1), body: row.blob(2), age: Self.age(row.integer(3), elapsed))
-        return false
-      }
+    return try first(
+      """
+      SELECT number, id, body, at FROM commands WHERE upstream = ? AND number > ? AND answer IS NULL
+      ORDER BY number LIMIT 1
+      """, [.text(upstream), .integer(number)]
+    ) { row in
+      QueuedCommand(number: row.integer(0), id: row.text(1), body: row.blob(2), age: Self.age(row.integer(3), elapsed))
     }
-    return found
   }
 
   /// Accepts any stored value, even of a damaged database.
@@ -126,9 +111,6 @@ extension Store {
   }
 
   public func waitingCommands(of upstream: String) throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in
-      try database.value(
-        "SELECT count(*) FROM commands WHERE upstream = ? AND answer IS NULL", .text(upstream))?.integer ?? 0
-    }
+    try value("SELECT count(*) FROM commands WHERE upstream = ? AND answer IS NULL", .text(upstream))?.integer ?? 0
   }
 }

@@ -12,14 +12,9 @@ extension Store {
   }
 
   private func known(_ key: String) throws(SQLiteError) -> (document: Document, seq: Int64)? {
-    var found: (Document, Int64)?
-    try database.each(
-      "SELECT key, value, updated_at, by_hub, seq FROM documents WHERE key = ?", [.text(key)]
-    ) { (row) throws(SQLiteError) in
-      found = (Self.document(row), row.integer(4))
-      return false
+    try database.first("SELECT key, value, updated_at, by_hub, seq FROM documents WHERE key = ?", [.text(key)]) {
+      (Self.document($0), $0.integer(4))
     }
-    return found
   }
 
   private static func document(_ row: Statement) -> Document {

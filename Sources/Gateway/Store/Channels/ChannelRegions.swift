@@ -76,12 +76,6 @@ extension Store {
   }
 
   public func region(ofChannel digest: String) throws(StoreError) -> String? {
-    try translating { () throws(SQLiteError) in
-      guard
-        case .text(let region)? = try database.value(
-          "SELECT region FROM channel_regions WHERE channel = ?", .text(digest))
-      else { return nil }
-      return region
-    }
+    try value("SELECT region FROM channel_regions WHERE channel = ?", .text(digest))?.text
   }
 }

@@ -26,13 +26,9 @@ extension Store {
   }
 
   private func readChannel(_ slot: UInt8) throws(SQLiteError) -> Channel? {
-    var found: Channel?
-    try database.each("SELECT slot, name, secret FROM channels WHERE slot = ?", [.integer(Int64(slot))]) {
-      (row) throws(SQLiteError) in
-      found = Self.channel(row)
-      return false
+    try database.first("SELECT slot, name, secret FROM channels WHERE slot = ?", [.integer(Int64(slot))]) {
+      Self.channel($0)
     }
-    return found
   }
 
   /// Used slots in order.

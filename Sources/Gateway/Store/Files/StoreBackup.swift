@@ -81,7 +81,6 @@ extension Store {
   ) -> (unsent: [(upstream: String, events: Int64)]?, otherGateway: String?) {
     // SQLite deletes the log of an empty database, even if it may only read.
     guard StoreFiles.logTrouble(location) != .databaseIsGone else { return (nil, nil) }
-    var unsent: [(upstream: String, events: Int64)] = []
     do throws(SQLiteError) {
       let previous = try Database(location: location, readOnly: true)
       try previous.run("ATTACH ? AS backup", .text(backup))
@@ -110,10 +109,7 @@ extension Store {
         """
       let counts = (journal + [messages, letters]).joined(separator: " + ")
       let statement = "SELECT upstream, \(counts) FROM cursors WHERE removed IS NULL ORDER BY upstream"
-      try previous.each(statement, []) { (row) throws(SQLiteError) in
-        unsent.append((row.text(0), row.integer(1)))
-        return true
-      }
+      let unsent: [(upstream: String, events: Int64)] = try previous.rows(statement) { ($0.text(0), $0.integer(1)) }
       return (unsent, other)
     } catch {
       // The previous database may be replaced because it is damaged.
@@ -164,20 +160,15 @@ extension Store {
     var settings = settings
     settings.location = location
     let database = try open(settings)
-    var columns: Set<String> = []
     do throws(SQLiteError) {
-      try database.each(
-        "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'",
-        []
-      ) { (row) throws(SQLiteError) in
-        columns.insert(row.text(0))
-        return true
-      }
+      let columns = try database.rows(
+        "SELECT t.name || '.' || c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table'"
+      ) { $0.text(0) }
       try database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+      return Set(columns)
     } catch {
       throw StoreError(error)
     }
-    return columns
   }
 
   /// Throws unless the backup is complete, undamaged and of a known version.

@@ -6,18 +6,14 @@ import SQLite
 extension Store {
   /// Bytes of the database file, by SQLite's count of pages.
   public func size() throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in
-      (try database.value("PRAGMA page_count")?.integer ?? 0) * Self.pageSize
-    }
+    (try value("PRAGMA page_count")?.integer ?? 0) * Self.pageSize
   }
 
   /// Bytes of the pages that are in use. A file never shrinks by itself: pages of deleted rows are used again first,
   /// and count as room below `maxBytes`.
   public func usedSize() throws(StoreError) -> Int64 {
-    let free = try translating { () throws(SQLiteError) in
-      (try database.value("PRAGMA freelist_count")?.integer ?? 0) * Self.pageSize
-    }
-    return max(0, try size() - free)
+    let free = try value("PRAGMA freelist_count")?.integer ?? 0
+    return max(0, try size() - free * Self.pageSize)
   }
 
   /// Moves the log's content into the database, at a regular end, so that the next start need not do it. A log that the mark expects is not emptied: its

@@ -21,14 +21,9 @@ extension Store {
   }
 
   private func readCursor(of upstream: String) throws(SQLiteError) -> ByLane<Int64>? {
-    var found: ByLane<Int64>?
-    try database.each(
+    try database.first(
       "SELECT seq, ifnull(nodes, seq), ifnull(packets, seq) FROM cursors WHERE upstream = ?", [.text(upstream)]
-    ) { (row) throws(SQLiteError) in
-      found = ByLane(messages: row.integer(0), nodes: row.integer(1), packets: row.integer(2))
-      return false
-    }
-    return found
+    ) { ByLane(messages: $0.integer(0), nodes: $0.integer(1), packets: $0.integer(2)) }
   }
 
   /// Within a `write`. `told`: the newest acknowledged events, if `cursor` is behind events that the filter excludes.
@@ -180,12 +175,7 @@ extension Store {
   }
 
   private func names(_ condition: String) throws(SQLiteError) -> [String] {
-    var names: [String] = []
-    try database.each("SELECT upstream FROM cursors WHERE \(condition)", []) { (row) throws(SQLiteError) in
-      names.append(row.text(0))
-      return true
-    }
-    return names
+    try database.rows("SELECT upstream FROM cursors WHERE \(condition)") { $0.text(0) }
   }
 
   /// Deletes the position and the dead letters of a removed upstream. Returns when that is on disk.
@@ -206,17 +196,9 @@ extension Store {
 
   /// Removed upstreams, latest first.
   public func removedUpstreams() throws(StoreError) -> [RemovedUpstream] {
-    var found: [RemovedUpstream] = []
-    try translating { () throws(SQLiteError) in
-      try database.each(
-        "SELECT upstream, removed_at, given_up FROM cursors WHERE removed IS NOT NULL ORDER BY removed DESC",
-        []
-      ) { (row) throws(SQLiteError) in
-        found.append(
-          RemovedUpstream(name: row.text(0), at: row.integer(1), pending: 0, givenUp: row.integer(2)))
-        return true
-      }
-    }
+    var found = try rows(
+      "SELECT upstream, removed_at, given_up FROM cursors WHERE removed IS NOT NULL ORDER BY removed DESC"
+    ) { RemovedUpstream(name: $0.text(0), at: $0.integer(1), pending: 0, givenUp: $0.integer(2)) }
     for index in found.indices { found[index].pending = try waiting(for: found[index].name) }
     return found
   }
@@ -225,9 +207,7 @@ extension Store {
   /// none, or unknown.
   public func told(_ upstream: String, beforeEpoch: Bool = false) throws(StoreError) -> ByLane<Int64> {
     let column = beforeEpoch ? "told_before" : "told"
-    let text = try translating { () throws(SQLiteError) in
-      try database.value("SELECT \(column) FROM cursors WHERE upstream = ?", .text(upstream))?.text
-    }
+    let text = try value("SELECT \(column) FROM cursors WHERE upstream = ?", .text(upstream))?.text
     let seqs = text?.split(separator: ",").map { Int64($0) ?? 0 } ?? []
     return seqs.count == 3 ? ByLane(messages: seqs[0], nodes: seqs[1], packets: seqs[2]) : ByLane(all: 0)
   }
@@ -240,26 +220,16 @@ extension Store {
   /// Events that an upstream did not get since it was added: those deleted before it had them, and those too old for
   /// it.
   public func leftOut(of upstream: String) throws(StoreError) -> (givenUp: Int64, tooOld: Int64) {
-    var found: (Int64, Int64) = (0, 0)
-    try translating { () throws(SQLiteError) in
-      try database.each("SELECT given_up, too_old FROM cursors WHERE upstream = ?", [.text(upstream)]) {
-        (row) throws(SQLiteError) in
-        found = (row.integer(0), row.integer(1))
-        return false
-      }
-    }
-    return found
+    let found: (Int64, Int64)? = try first(
+      "SELECT given_up, too_old FROM cursors WHERE upstream = ?", [.text(upstream)]
+    ) { ($0.integer(0), $0.integer(1)) }
+    return found ?? (0, 0)
   }
 
   /// The position up to which every upstream has received the events of each lane; `nil` without upstreams.
   func slowestCursor() throws(SQLiteError) -> ByLane<Int64>? {
-    var found: ByLane<Int64>?
-    try database.each(
-      "SELECT min(seq), min(ifnull(nodes, seq)), min(ifnull(packets, seq)) FROM cursors HAVING count(*) > 0", []
-    ) { (row) throws(SQLiteError) in
-      found = ByLane(messages: row.integer(0), nodes: row.integer(1), packets: row.integer(2))
-      return false
-    }
-    return found
+    try database.first(
+      "SELECT min(seq), min(ifnull(nodes, seq)), min(ifnull(packets, seq)) FROM cursors HAVING count(*) > 0"
+    ) { ByLane(messages: $0.integer(0), nodes: $0.integer(1), packets: $0.integer(2)) }
   }
 }

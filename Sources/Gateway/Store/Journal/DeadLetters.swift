@@ -170,28 +170,21 @@ extension Store {
 
   /// `nil`: the upstream did not refuse it.
   public func letter(_ seq: Int64, of upstream: String) throws(StoreError) -> LetterState? {
-    try translating { () throws(SQLiteError) in
-      try database.value(
-        "SELECT retry FROM dead_letters WHERE upstream = ? AND seq = ?", .text(upstream), .integer(seq)
-      ).map { ($0.integer ?? 0) < 0 ? .dropped : .dead }
-    }
+    try value("SELECT retry FROM dead_letters WHERE upstream = ? AND seq = ?", .text(upstream), .integer(seq))
+      .map { ($0.integer ?? 0) < 0 ? .dropped : .dead }
   }
 
   /// `isTold`: without letters about alerts, because an alert about these would cause more of them.
   public func deadLetterCounts(of upstream: String, isTold: Bool = false) throws(StoreError) -> DeadLetterCounts {
     var counts = DeadLetterCounts()
     let untold = isTold ? [EventKind.alert.rawValue, EventKind.power.rawValue] : ["", ""]
-    try translating { () throws(SQLiteError) in
-      try database.each(
-        """
-        SELECT status = 0 AND substr(reason, 1, length(?2)) = ?2, count(*) FROM dead_letters
-        WHERE upstream = ?1 AND retry >= 0 AND kind NOT IN (?3, ?4) GROUP BY 1
-        """,
-        [.text(upstream), .text(DeadLetter.skippedReason), .text(untold[0]), .text(untold[1])]
-      ) { (row) throws(SQLiteError) in
-        if row.integer(0) == 0 { counts.refused = row.integer(1) } else { counts.skipped = row.integer(1) }
-        return true
-      }
+    try every(
+      """
+      SELECT status = 0 AND substr(reason, 1, length(?2)) = ?2, count(*) FROM dead_letters
+      WHERE upstream = ?1 AND retry >= 0 AND kind NOT IN (?3, ?4) GROUP BY 1
+      """, [.text(upstream), .text(DeadLetter.skippedReason), .text(untold[0]), .text(untold[1])]
+    ) { row in
+      if row.integer(0) == 0 { counts.refused = row.integer(1) } else { counts.skipped = row.integer(1) }
     }
     return counts
   }

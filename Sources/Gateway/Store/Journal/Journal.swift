@@ -123,12 +123,10 @@ struct JournalState {
     open.last = try database.value("SELECT max(seq) FROM journal")?.integer ?? 0
     open.oldest = try database.meta("journal_from")?.integer ?? 1
     var ends = open
-    try database.each("SELECT kind, max(seq), count(*), sum(length(body)) FROM journal GROUP BY kind", []) {
-      (row) throws(SQLiteError) in
+    try database.every("SELECT kind, max(seq), count(*), sum(length(body)) FROM journal GROUP BY kind") { row in
       let lane = Lane(kind: row.text(0))
       ends.newest[lane] = max(ends.newest[lane], row.integer(1))
       ends.add(LaneAmount(events: row.integer(2), bytes: row.integer(3)), to: lane)
-      return true
     }
     for lane in Lane.allCases {
       let deleted = try database.meta(lane.deletedName)
@@ -317,14 +315,13 @@ extension Store {
     var found = ByLane(all: LaneAmount())
     guard seq < lastSeq else { return found }
     try translating { () throws(SQLiteError) in
-      try database.each(
+      try database.every(
         "SELECT kind, count(*), sum(length(body)) FROM journal WHERE seq > ? AND seq <= ? GROUP BY kind",
         [.integer(seq), .integer(lastSeq)]
-      ) { (row) throws(SQLiteError) in
+      ) { row in
         let lane = Lane(kind: row.text(0))
         found[lane].events &+= row.integer(1)
         found[lane].bytes &+= row.integer(2)
-        return true
       }
       let messages = try messageAmount(after: seq, through: lastSeq)
       found[EventKind.message.lane].events &+= messages.events
@@ -341,13 +338,11 @@ extension Store {
       lost &+= try trims(of: lane, after: cursor[lane]).reduce(0) { $0 &+ $1.count }
       guard cursor[lane] < newestSeq[lane] else { continue }
       try translating { () throws(SQLiteError) in
-        try database.each(
+        let next: (seq: Int64, at: Int64?)? = try database.first(
           "SELECT seq, CASE WHEN trusted THEN at END FROM journal WHERE seq > ? AND \(lane.condition) ORDER BY seq LIMIT 1",
           [.integer(cursor[lane])]
-        ) { (row) throws(SQLiteError) in
-          if row.integer(0) < first { (first, at) = (row.integer(0), row.isNull(1) ? nil : row.integer(1)) }
-          return false
-        }
+        ) { ($0.integer(0), $0.integerIfAny(1)) }
+        if let next, next.seq < first { (first, at) = next }
         guard lane == EventKind.message.lane, let message = try firstMessageTime(after: cursor[lane]) else { return }
         if message.seq < first { (first, at) = message }
       }

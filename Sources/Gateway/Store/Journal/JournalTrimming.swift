@@ -178,14 +178,11 @@ extension Store {
     _ first: Int64, through last: Int64, reason: String, at now: Moment
   ) throws(SQLiteError) -> JournalTrim {
     var (trim, lacked) = (JournalTrim(first: first, last: last, reason: nil), ByLane<LaneTrim?>(all: nil))
-    var behind: [(name: String, isRemoved: Bool, lanes: [Lane])] = []
-    try database.each(
-      "SELECT upstream, removed IS NOT NULL, seq, ifnull(nodes, seq), ifnull(packets, seq) FROM cursors ORDER BY upstream",
-      []
-    ) { (row) throws(SQLiteError) in
+    let behind: [(name: String, isRemoved: Bool, lanes: [Lane])] = try database.rows(
+      "SELECT upstream, removed IS NOT NULL, seq, ifnull(nodes, seq), ifnull(packets, seq) FROM cursors ORDER BY upstream"
+    ) { row in
       let seqs = ByLane(messages: row.integer(2), nodes: row.integer(3), packets: row.integer(4))
-      behind.append((row.text(0), row.integer(1) != 0, Lane.allCases.filter { seqs[$0] < first }))
-      return true
+      return (row.text(0), row.integer(1) != 0, Lane.allCases.filter { seqs[$0] < first })
     }
     for lane in Lane.allCases where behind.contains(where: { $0.lanes.contains(lane) }) {
       lacked[lane] = try range(lane, first, through: last, reason)
@@ -233,16 +230,12 @@ extension Store {
   private func range(
     _ lane: Lane, _ first: Int64, through last: Int64, _ reason: String
   ) throws(SQLiteError) -> LaneTrim? {
-    var found: LaneTrim?
-    try database.each(
+    let found: LaneTrim? = try database.first(
       "SELECT min(seq), max(seq), count(*) FROM journal WHERE seq >= ? AND seq <= ? AND \(lane.condition)",
       [.integer(first), .integer(last)]
-    ) { (row) throws(SQLiteError) in
-      if row.integer(2) > 0 {
-        found = LaneTrim(
-          lane: lane, first: row.integer(0), last: row.integer(1), count: row.integer(2), reason: reason)
-      }
-      return false
+    ) { row in
+      guard row.integer(2) > 0 else { return nil }
+      return LaneTrim(lane: lane, first: row.integer(0), last: row.integer(1), count: row.integer(2), reason: reason)
     }
     guard lane == EventKind.message.lane, let seqs = try messageSeqs(after: first - 1, through: last) else {
       return found
@@ -288,21 +281,14 @@ extension Store {
   /// The trims of a lane after a seq, in order.
   public func trims(of lane: Lane, after seq: Int64, before end: Int64 = .max) throws(StoreError) -> [LaneTrim] {
     guard journalState.hasTrims else { return [] }
-    var found: [LaneTrim] = []
-    try translating { () throws(SQLiteError) in
-      try database.each(
-        "SELECT first, last, count, reason FROM trims WHERE lane = ? AND last > ? AND last < ? ORDER BY first",
-        [.text(lane.rawValue), .integer(seq), .integer(end)]
-      ) { (row) throws(SQLiteError) in
-        let (first, last) = (max(row.integer(0), seq + 1), row.integer(1))
-        found.append(
-          LaneTrim(
-            lane: lane, first: first, last: last, count: min(max(row.integer(2), 1), last - first + 1),
-            reason: row.text(3)))
-        return true
-      }
+    return try rows(
+      "SELECT first, last, count, reason FROM trims WHERE lane = ? AND last > ? AND last < ? ORDER BY first",
+      [.text(lane.rawValue), .integer(seq), .integer(end)]
+    ) { row in
+      let (first, last) = (max(row.integer(0), seq + 1), row.integer(1))
+      return LaneTrim(
+        lane: lane, first: first, last: last, count: min(max(row.integer(2), 1), last - first + 1), reason: row.text(3))
     }
-    return found
   }
 
   /// The number of deleted events of these lanes after a seq, except those beyond `end`, which a gap reports.

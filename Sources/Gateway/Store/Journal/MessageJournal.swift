@@ -139,24 +139,15 @@ extension Store {
       }
     }
     if low <= behind { foundDamaged(low...behind) }
-    var place: (Int64, Int64)?
-    try database.each("SELECT id, event_start FROM messages WHERE id >= ? ORDER BY id LIMIT 1", [.integer(low)]) {
-      (row) throws(SQLiteError) in
-      place = (row.integer(0), row.integer(1))
-      return false
-    }
-    return place
+    return try database.first(
+      "SELECT id, event_start FROM messages WHERE id >= ? ORDER BY id LIMIT 1", [.integer(low)]
+    ) { ($0.integer(0), $0.integer(1)) }
   }
 
   private func messageEvent(id: Int64) throws(SQLiteError) -> (event: MessageEvent, isSound: Bool)? {
-    var found: (MessageEvent, Bool)?
-    try database.each(
+    try database.first(
       "SELECT \(Self.messageColumns), \(MessageEvent.columns) FROM messages WHERE id = ?", [.integer(id)]
-    ) { (row) throws(SQLiteError) in
-      found = Self.messageEvent(row)
-      return false
-    }
-    return found
+    ) { Self.messageEvent($0) }
   }
 
   /// Number and bytes of events that are rows of `messages`, after one seq and up to another, without deleted ones.
@@ -232,16 +223,14 @@ extension Store {
   /// `journal`.
   func journalMessages(upTo id: Int64) throws(SQLiteError) {
     guard let first = try firstMessage(after: journalState.oldest - 1)?.id, first <= id else { return }
-    var events: [JournalEvent] = []
-    try database.each(
+    let events: [JournalEvent] = try database.rows(
       """
       SELECT \(Self.messageColumns), \(MessageEvent.columns) FROM messages WHERE id >= ? AND id <= ? ORDER BY id
       """, [.integer(first), .integer(id)]
-    ) { (row) throws(SQLiteError) in
+    ) { row in
       let (event, isSound) = Self.messageEvent(row)
       // The event of a damaged row is unknown: readers learn that one is missing.
-      if isSound { events.append(journalEvent(event)) }
-      return true
+      return isSound ? journalEvent(event) : nil
     }
     for event in events {
       try insert(event)

@@ -48,15 +48,10 @@ extension Store {
   }
 
   func airtime(for purpose: String, in hour: Int64) throws(SQLiteError) -> AirtimeEntry? {
-    var found: AirtimeEntry?
-    try database.each(
+    try database.first(
       "SELECT milliseconds, packets FROM airtime_hours WHERE hour = ? AND purpose = ?",
       [.integer(hour), .text(purpose)]
-    ) { row in
-      found = AirtimeEntry(milliseconds: row.integer(0), packets: row.integer(1))
-      return false
-    }
-    return found
+    ) { AirtimeEntry(milliseconds: $0.integer(0), packets: $0.integer(1)) }
   }
 
   /// What the disk has of an hour.

@@ -148,18 +148,14 @@ extension Store {
 
   /// The position of a sent message.
   public func place(ofOutgoing id: Int64) throws(StoreError) -> MessagePlace? {
-    try translating { () throws(SQLiteError) in
-      try database.value("SELECT place FROM outgoing WHERE id = ?", .integer(id))?.integer
-        .map { MessagePlace(message: $0, outgoing: id) }
-    }
+    try value("SELECT place FROM outgoing WHERE id = ?", .integer(id))?.integer
+      .map { MessagePlace(message: $0, outgoing: id) }
   }
 
   /// The position after all messages.
   public func endOfMessages() throws(StoreError) -> MessagePlace {
-    try translating { () throws(SQLiteError) in
-      let message = try database.value("SELECT max(id) FROM messages")?.integer ?? 0
-      return MessagePlace(message: message, outgoing: try database.value("SELECT max(id) FROM outgoing")?.integer ?? 0)
-    }
+    let outgoing = try value("SELECT max(id) FROM outgoing")?.integer ?? 0
+    return MessagePlace(message: try lastMessageID(), outgoing: outgoing)
   }
 
   /// Assigns positions, by time, to sent messages from before positions existed.

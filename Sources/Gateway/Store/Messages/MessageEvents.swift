@@ -25,15 +25,9 @@ extension Store {
   }
 
   private func events(_ query: String, _ id: Int64) throws(StoreError) -> MessageEvents? {
-    var found: MessageEvents?
-    try translating { () throws(SQLiteError) in
-      try database.each(query, [.integer(id)]) { (row) throws(SQLiteError) in
-        if let text = row.integerIfAny(0) {
-          found = MessageEvents(text: text, newest: max(text, row.integerIfAny(1) ?? text), ended: row.integerIfAny(2))
-        }
-        return false
-      }
+    try first(query, [.integer(id)]) { row in
+      guard let text = row.integerIfAny(0) else { return nil }
+      return MessageEvents(text: text, newest: max(text, row.integerIfAny(1) ?? text), ended: row.integerIfAny(2))
     }
-    return found
   }
 }

@@ -134,14 +134,10 @@ extension Store {
     case .channel(let message): slot = message.slot
     case .datagram(let datagram): slot = datagram.slot
     }
-    var found: (String?, Text)?
-    try database.each("SELECT digest, name FROM channels WHERE slot = ?", [.integer(Int64(slot))]) {
-      (row) throws(SQLiteError) in
+    return try database.first("SELECT digest, name FROM channels WHERE slot = ?", [.integer(Int64(slot))]) { row in
       let digest = row.text(0)
-      found = (digest.utf8.isEmpty ? nil : digest, Text(bytes: row.blob(1)))
-      return false
+      return (digest.utf8.isEmpty ? nil : digest, Text(bytes: row.blob(1)))
     }
-    return found
   }
 
   private func describe(
@@ -287,40 +283,32 @@ extension Store {
 
   /// The radio's name for the channel with this digest.
   public func nameOfChannel(_ digest: String) throws(StoreError) -> Text? {
-    try translating { () throws(SQLiteError) in
-      try database.value("SELECT name FROM channels WHERE digest = ?", .text(digest))?.blob.map { Text(bytes: $0) }
-    }
+    try value("SELECT name FROM channels WHERE digest = ?", .text(digest))?.blob.map { Text(bytes: $0) }
   }
 
   /// The newest id of a radio's messages; 0: there is none.
   public func lastMessageID(ofRadio id: Int64) throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in
-      try database.value(
-        "SELECT id FROM messages WHERE id >= ?1 AND id <= ?2 AND radio IN (?3, \(Self.everyRadio)) ORDER BY id DESC LIMIT 1",
-        .integer(radio(id)?.firstMessage ?? 1), .integer(radio(id)?.lastMessage ?? .max), .integer(id))?.integer ?? 0
-    }
+    try value(
+      "SELECT id FROM messages WHERE id >= ?1 AND id <= ?2 AND radio IN (?3, \(Self.everyRadio)) ORDER BY id DESC LIMIT 1",
+      .integer(radio(id)?.firstMessage ?? 1), .integer(radio(id)?.lastMessage ?? .max), .integer(id))?.integer ?? 0
   }
 
   /// The newest message's id; 0: there is none.
   public func lastMessageID() throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in try database.value("SELECT max(id) FROM messages")?.integer ?? 0 }
+    try value("SELECT max(id) FROM messages")?.integer ?? 0
   }
 
   public func messageCount() throws(StoreError) -> Int64 {
     // Ids have no gaps, because only the oldest messages are deleted; counting would read the whole table.
-    try translating { () throws(SQLiteError) in
-      guard let first = try database.value("SELECT min(id) FROM messages")?.integer else { return 0 }
-      return (try database.value("SELECT max(id) FROM messages")?.integer ?? 0) - first + 1
-    }
+    guard let first = try value("SELECT min(id) FROM messages")?.integer else { return 0 }
+    return try lastMessageID() - first + 1
   }
 
   /// The number of messages received since a time (milliseconds since 1970), counted among the newest ten thousand.
   public func messageCount(since milliseconds: Int64) throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in
-      try database.value(
-        "SELECT count(*) FROM messages WHERE id > (SELECT max(id) FROM messages) - 10000 AND at >= ?",
-        .integer(milliseconds))?.integer ?? 0
-    }
+    try value(
+      "SELECT count(*) FROM messages WHERE id > (SELECT max(id) FROM messages) - 10000 AND at >= ?",
+      .integer(milliseconds))?.integer ?? 0
   }
 
   /// The number of messages beyond a bound that are worth deleting: each deletion writes a part of the search index,

@@ -211,12 +211,9 @@ extension Store {
   /// Whether this gateway has sent this text on this channel, itself or for a program that shares its radio, under any
   /// name of the radio. `senderTime`: the message's own time, in seconds since 1970.
   public func hasSaid(_ text: Text, on channel: String, senderTime: UInt32) throws(StoreError) -> Bool {
-    try translating { () throws(SQLiteError) in
-      try database.value(
-        """
-        SELECT 1 FROM outgoing WHERE sender_time = ? AND kind = 'channel' AND channel = ? AND text = ? LIMIT 1
-        """, .integer(Int64(senderTime)), .text(channel), .blob(text.bytes)) != nil
-    }
+    try value(
+      "SELECT 1 FROM outgoing WHERE sender_time = ? AND kind = 'channel' AND channel = ? AND text = ? LIMIT 1",
+      .integer(Int64(senderTime)), .text(channel), .blob(text.bytes)) != nil
   }
 
   /// The newest message of the attached radio with this ack code, among those that are not in memory: failed messages,
@@ -239,13 +236,7 @@ extension Store {
   }
 
   func readOneOutgoing(_ condition: String, _ value: SQLiteValue) throws(SQLiteError) -> OutgoingMessage? {
-    var found: OutgoingMessage?
-    try database.each("SELECT \(Self.outgoingColumns) FROM outgoing WHERE \(condition)", [value]) {
-      (row) throws(SQLiteError) in
-      found = Self.outgoing(row)
-      return false
-    }
-    return found
+    try database.first("SELECT \(Self.outgoingColumns) FROM outgoing WHERE \(condition)", [value]) { Self.outgoing($0) }
   }
 
   /// Messages of the attached radio that have not ended, in order. Return false to stop.
@@ -286,12 +277,10 @@ extension Store {
   /// The highest timestamp of a message (of this kind) that this gateway has sent: each message gets a different one.
   /// Those of programs that share the radio are by clocks of their own.
   public func lastSenderTime(of kind: OutgoingMessage.Kind? = nil) throws(StoreError) -> UInt32 {
-    try translating { () throws(SQLiteError) in
-      UInt32(
-        clamping: try database.value(
-          "SELECT max(sender_time) FROM outgoing WHERE (?1 IS NULL OR kind = ?1) AND origin NOT GLOB ?2",
-          .optional(kind?.rawValue), .text(OutgoingMessage.sharedOrigin + "*"))?.integer ?? 0)
-    }
+    let last = try value(
+      "SELECT max(sender_time) FROM outgoing WHERE (?1 IS NULL OR kind = ?1) AND origin NOT GLOB ?2",
+      .optional(kind?.rawValue), .text(OutgoingMessage.sharedOrigin + "*"))?.integer
+    return UInt32(clamping: last ?? 0)
   }
 
   /// The number of ended messages that are kept. Repeated keys and late acknowledgements are recognised among these.

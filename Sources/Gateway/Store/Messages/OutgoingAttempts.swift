@@ -49,14 +49,12 @@ extension Store {
   private func eachState(
     of message: OutgoingMessage, _ state: (_ at: Int64, _ body: JSONValue) -> Void
   ) throws(SQLiteError) {
-    var (first, last) = (Int64.max, Int64.min)
-    try database.each("SELECT seq, newest_seq FROM outgoing WHERE id = ?", [.integer(message.id)]) {
-      (row) throws(SQLiteError) in
-      guard let seq = row.integerIfAny(0) else { return false }
-      (first, last) = (seq, min(row.integerIfAny(1) ?? seq, seq + Self.mostSearched))
-      return false
+    let seqs: (Int64, Int64)? = try database.first(
+      "SELECT seq, newest_seq FROM outgoing WHERE id = ?", [.integer(message.id)]
+    ) { row in
+      row.integerIfAny(0).map { ($0, min(row.integerIfAny(1) ?? $0, $0 + Self.mostSearched)) }
     }
-    guard first < last else { return }
+    guard let (first, last) = seqs, first < last else { return }
     try database.every(
       """
       SELECT at, body FROM journal WHERE seq > ?1 AND seq <= ?2 AND kind = 'outgoing' AND instr(body, ?3) > 0 ORDER BY seq

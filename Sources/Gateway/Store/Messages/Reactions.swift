@@ -161,10 +161,8 @@ extension Store {
 
   /// Who ordered our own reaction: hooks get no events that hooks caused. `nil`: it is another's, or its message was deleted.
   private func origin(ofReaction number: Int64) throws(SQLiteError) -> String? {
-    guard number < 0,
-      case .text(let origin)? = try database.value("SELECT origin FROM outgoing WHERE id = ?", .integer(-number))
-    else { return nil }
-    return origin
+    guard number < 0 else { return nil }
+    return try database.value("SELECT origin FROM outgoing WHERE id = ?", .integer(-number))?.text
   }
 
   /// Matches waiting reactions with a received message.

@@ -102,31 +102,20 @@ extension Store {
   }
 
   private func read(_ key: PublicKey) throws(SQLiteError) -> StoredContact? {
-    var found: StoredContact?
-    try database.each("SELECT \(Self.readColumns) FROM contacts WHERE key = ?", [.blob(key.bytes)]) {
-      (row) throws(SQLiteError) in
-      found = Self.contact(row)
-      return false
+    try database.first("SELECT \(Self.readColumns) FROM contacts WHERE key = ?", [.blob(key.bytes)]) {
+      Self.contact($0)
     }
-    return found
   }
 
   /// The contact whose key begins with these 6 bytes; a contact of the radio is preferred.
   public func contact(prefix: KeyPrefix) throws(StoreError) -> StoredContact? {
-    var found: StoredContact?
     let next = prefix.value == 0xFFFF_FFFF_FFFF ? nil : KeyPrefix(value: prefix.value + 1).bytes
-    try translating { () throws(SQLiteError) in
-      try database.each(
-        """
-        SELECT \(Self.readColumns) FROM contacts WHERE key >= ?1 AND (?2 IS NULL OR key < ?2)
-        ORDER BY on_radio DESC LIMIT 1
-        """, [.blob(prefix.bytes), .optional(next)]
-      ) { (row) throws(SQLiteError) in
-        found = Self.contact(row)
-        return false
-      }
-    }
-    return found
+    return try first(
+      """
+      SELECT \(Self.readColumns) FROM contacts WHERE key >= ?1 AND (?2 IS NULL OR key < ?2)
+      ORDER BY on_radio DESC LIMIT 1
+      """, [.blob(prefix.bytes), .optional(next)]
+    ) { Self.contact($0) }
   }
 
   /// Known keys with this prefix of 6 bytes; at most two, because a second one makes it ambiguous.
@@ -170,9 +159,7 @@ extension Store {
   }
 
   public func contactCount(onRadio: Bool) throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in
-      try database.value("SELECT count(*) FROM contacts WHERE on_radio >= ?", .integer(onRadio ? 1 : 0))?.integer ?? 0
-    }
+    try value("SELECT count(*) FROM contacts WHERE on_radio >= ?", .integer(onRadio ? 1 : 0))?.integer ?? 0
   }
 
   private static func contact(_ row: Statement) -> StoredContact? {

@@ -182,10 +182,7 @@ extension Store {
 
   /// Whether the node was removed from the present radio's table to make room, or found no place there.
   public func isEvicted(_ key: PublicKey) throws(StoreError) -> Bool {
-    try translating { () throws(SQLiteError) in
-      let evicted = try database.value(
-        "SELECT evicted FROM contacts WHERE key = ? AND on_radio = 0", .blob(key.bytes))?.integer
-      return evicted.map { abs($0) == radio } ?? false
-    }
+    let evicted = try value("SELECT evicted FROM contacts WHERE key = ? AND on_radio = 0", .blob(key.bytes))?.integer
+    return evicted.map { abs($0) == radio } ?? false
   }
 }

@@ -162,9 +162,7 @@ extension Store {
   public func messageCount(ofRadio id: Int64) throws(StoreError) -> Int64 {
     guard let radio = radioState[id] else { return 0 }
     let newest = try lastMessageID()
-    let oldest = try translating { () throws(SQLiteError) in
-      try database.value("SELECT min(id) FROM messages")?.integer ?? 1
-    }
+    let oldest = try value("SELECT min(id) FROM messages")?.integer ?? 1
     let since = id == radioState.present ? max(0, newest - radio.sinceMessage) : 0
     let span = (radio.lastMessage ?? newest) - max(radio.firstMessage, oldest) + 1
     return max(0, min(radio.messages + since, span))
@@ -172,17 +170,13 @@ extension Store {
 
   /// Messages of a radio that have not ended; `nil`: of all radios except the attached one.
   public func heldCount(ofRadio id: Int64? = nil) throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in
-      try database.value(
-        "SELECT count(*) FROM outgoing WHERE ended_at IS NULL AND radio <> ?1 AND (?2 IS NULL OR radio = ?2)",
-        .integer(radio), .optional(id))?.integer ?? 0
-    }
+    try value(
+      "SELECT count(*) FROM outgoing WHERE ended_at IS NULL AND radio <> ?1 AND (?2 IS NULL OR radio = ?2)",
+      .integer(radio), .optional(id))?.integer ?? 0
   }
 
   /// Nodes last reported by a radio.
   public func contactCount(ofRadio id: Int64) throws(StoreError) -> Int64 {
-    try translating { () throws(SQLiteError) in
-      try database.value("SELECT count(*) FROM contacts WHERE radio = ?", .integer(id))?.integer ?? 0
-    }
+    try value("SELECT count(*) FROM contacts WHERE radio = ?", .integer(id))?.integer ?? 0
   }
 }

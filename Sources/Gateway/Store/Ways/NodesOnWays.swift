@@ -25,7 +25,7 @@ struct NodesOnWays {
   private mutating func nodes(_ hash: [UInt8], in store: Store) throws(SQLiteError) -> Store.HashedNodes {
     if let known = found[hash] { return known }
     var nodes = Store.HashedNodes(hash: hash)
-    try store.database.each(
+    try store.database.every(
       """
       SELECT substr(key, 1, 6), name FROM contacts WHERE key >= ?1 AND (?2 IS NULL OR key < ?2)
       ORDER BY type NOT IN (2, 3), on_radio DESC, last_heard DESC LIMIT \(Self.mostCounted)
@@ -33,10 +33,9 @@ struct NodesOnWays {
     ) { row in
       guard nodes.candidates.count < Self.mostCandidates, let key = KeyPrefix(bytes: row.blob(0)) else {
         nodes.more += 1
-        return true
+        return
       }
       nodes.candidates.append((key, Text(bytes: row.blob(1))))
-      return true
     }
     if found.count < Self.mostFound { found[hash] = nodes }
     return nodes

@@ -99,16 +99,13 @@ extension Store {
       let copies = reference.copies(in: try readCopies(of: reference.message))
     else { return nil }
     let known = try nodes.on(copies, in: self)
-    var body: [UInt8]?
     switch reference.message {
     case .received(let id):
-      try database.each(
-        """
-        SELECT \(Self.messageColumns), channel_name, event_radio FROM messages WHERE id = ?
-        """, [.integer(id)]
-      ) { (row) throws(SQLiteError) in
+      return try database.first(
+        "SELECT \(Self.messageColumns), channel_name, event_radio FROM messages WHERE id = ?", [.integer(id)]
+      ) { row in
         let message = Self.message(row)
-        body = JSONWriter.object { json in
+        return JSONWriter.object { json in
           let fields = Shape.Message()
           json.field(fields.id, id)
           json.field("identity", Self.identityElsewhere(of: message))
@@ -120,11 +117,10 @@ extension Store {
           json.field(fields.radio, row.integerIfAny(20).flatMap { self.mark(ofRadio: $0) })
           EventBody.write(copies, more: reference.more, fields.ways, known, to: &json)
         }
-        return false
       }
     case .sent(let id):
       guard let sent = try readOneOutgoing("id = ?", .integer(id)) else { return nil }
-      body = JSONWriter.object { json in
+      return JSONWriter.object { json in
         let fields = Shape.Outgoing()
         json.field(fields.id, sent.key)
         json.field(fields.number, id)
@@ -136,20 +132,14 @@ extension Store {
         EventBody.write(copies, more: reference.more, fields.heardBy, known, to: &json)
       }
     }
-    return body
   }
 
   /// Call it within a `write`, before deleting these messages: events about their copies that the journal still has get
   /// the text that refers to the message. `rows`: SQL, selects their copies.
   func completeWays(of rows: String, _ values: SQLiteValue...) throws(SQLiteError) {
-    var events: [Int64] = []
-    try database.each(rows, values) { row in
-      let event = KeptCopies(decoding: row.blob(0)).event
-      if event >= self.journalState.oldest { events.append(event) }
-      return true
-    }
+    let events = try database.rows(rows, values) { KeptCopies(decoding: $0.blob(0)).event }
     var nodes = NodesOnWays()
-    for newest in events {
+    for newest in events where newest >= journalState.oldest {
       var event = newest
       while event >= journalState.oldest, let previous = try completeWays(event, &nodes), previous < event {
         event = previous
@@ -159,14 +149,12 @@ extension Store {
 
   /// Returns the message's event before; `nil`: this event was deleted, or is damaged.
   private func completeWays(_ seq: Int64, _ nodes: inout NodesOnWays) throws(SQLiteError) -> Int64? {
-    var found: JournalEvent?
-    try database.each(
+    let found: JournalEvent? = try database.first(
       "SELECT at, trusted, kind, body, checksum FROM journal WHERE seq = ?", [.integer(seq)]
     ) { row in
       let event = JournalEvent(
         seq: seq, at: row.integer(0), trusted: row.integer(1) != 0, kind: row.text(2), body: row.blob(3))
-      if event.checksum == row.bits(4) { found = event }
-      return false
+      return event.checksum == row.bits(4) ? event : nil
     }
     guard var event = found, let reference = WaysReference(decoding: event.body),
       let body = try self.body(of: event.body, &nodes)
