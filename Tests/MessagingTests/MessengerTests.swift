@@ -418,17 +418,17 @@ import VirtualRadio
     try bench.run("the reaction") { try bench.store.messageCount() == 1 }
     hear("What a day", at: 5000)
     try bench.run("its target") { try bench.store.messageCount() == 2 }
-    #expect(try bench.store.reactions(to: .message(2)).map(\.emoji) == ["👍"])
+    #expect(try bench.store.reactions(to: .received(2)).map(\.emoji) == ["👍"])
     hear(Text("👍\n\(hash)"), at: 7000)
     hear(Text("🔥\n\(hash)"), at: 8000)
     try bench.run("two more") { try bench.store.messageCount() == 4 }
-    #expect(try bench.store.reactions(to: .message(2)).map(\.emoji) == ["👍", "🔥"])
+    #expect(try bench.store.reactions(to: .received(2)).map(\.emoji) == ["👍", "🔥"])
     _ = try bench.send(SendRequest(to: "r1", text: "ours", key: "ours")).get()
     try bench.run("delivered") { try bench.state("ours").state == .delivered }
     let ours = try bench.state("ours")
     hear(Text("🎉\n\(TextDigest.reactionHash("ours", senderTime: ours.senderTime ?? 0))"), at: 9000)
     try bench.run("the last") { try bench.store.messageCount() == 5 }
-    #expect(try bench.store.reactions(to: .outgoing(ours.id)).map(\.emoji) == ["🎉"])
+    #expect(try bench.store.reactions(to: .sent(ours.id)).map(\.emoji) == ["🎉"])
   }
 
   @Test func `the event of a reaction says who ordered it, also when its message arrives`() throws {
@@ -437,7 +437,7 @@ import VirtualRadio
     _ = try bench.send(SendRequest(to: "r1", text: Text("👍\n\(hash)"), key: "k", origin: "hook/bot")).get()
     let text = OutgoingText(attempt: 0, time: 5000, recipient: bench.own.key.prefix, text: "What a day")
     bench.other.received(Command.sendText(text).encode())
-    try bench.run("the message") { try bench.store.reactions(to: .message(1)).count == 1 }
+    try bench.run("the message") { try bench.store.reactions(to: .received(1)).count == 1 }
     var events: [String] = []
     try bench.store.readJournal(after: 0) { event, _ in
       if event.kind == "reaction" { events.append(String(decoding: event.body, as: UTF8.self)) }

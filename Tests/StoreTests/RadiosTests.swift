@@ -195,7 +195,7 @@ import Testing
       return true
     }
     #expect(places == [0, 5, 5, 20], "by their times")
-    #expect(try store.reactions(to: .message(3)).count == 1)
+    #expect(try store.reactions(to: .received(3)).count == 1)
     var arrival: MessageArrival?
     store.write { store throws(SQLiteError) in
       arrival = try store.insert(Shop.direct("3", time: 3), at: Moment(milliseconds: 4000, trusted: true))

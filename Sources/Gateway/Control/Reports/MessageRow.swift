@@ -22,7 +22,7 @@ struct MessageRow {
       store.write(message, at: place, asRow: &json)
       json.field(
         Shape.Message().reaction, ReactionText(reading: message.text, inChannel: message.kind == .channel)?.emoji)
-      ReactionList.write(to: .outgoing(message.id), store, &json)
+      writeReactions(to: .sent(message.id), &json)
     }
     writeStandings(of: row, to: &json)
     writeWays(of: row, to: &json)
@@ -54,7 +54,17 @@ struct MessageRow {
     json.field(row.copies, message.copies)
     writeRegion(of: message, to: &json)
     json.field(row.reaction, ReactionText(reading: message.text, inChannel: message.kind == .channel)?.emoji)
-    ReactionList.write(to: .message(message.id), store, &json)
+    writeReactions(to: .received(message.id), &json)
+  }
+
+  func writeReactions(to message: MessageNumber, _ json: inout JSONWriter) {
+    // If reactions cannot be read, the message is shown without them.
+    let reactions = store.ifReadable { try store.reactions(to: message) } ?? []
+    guard !reactions.isEmpty else { return }
+    json.objects(Shape.Message().reactions, reactions) { reaction, json in
+      json.field(Shape.Reaction().emoji, reaction.emoji)
+      json.field(Shape.Reaction().sender, reaction.sender)
+    }
   }
 
   /// A copy with a known region says more than one with a code alone, and any code more than none.

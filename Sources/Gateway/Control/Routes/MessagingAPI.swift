@@ -213,7 +213,7 @@ struct MessagingAPI {
       try store.eachOutgoing(after: after ?? 0, ofRadio: radio, limit: limit) { message in
         lines += ControlAPI.line { json in
           write(message, to: &json)
-          ReactionList.write(to: .outgoing(message.id), store, &json)
+          row.writeReactions(to: .sent(message.id), &json)
           row.writeStandings(of: .sent(message, .last), to: &json)
           row.writeWays(of: .sent(message, .last), to: &json)
         }

@@ -89,12 +89,6 @@ struct ReactionPlace {
   var radio: Int64
 }
 
-/// The target of a reaction: a received or a sent message.
-public enum ReactionTarget: Equatable, Sendable {
-  case message(Int64)
-  case outgoing(Int64)
-}
-
 extension Store {
   /// The greatest number of reactions whose target was not received yet; the oldest is dropped.
   static let maxUnmatched: Int64 = 100
@@ -140,7 +134,7 @@ extension Store {
 
   /// `number`: of the message that carries it, negative if that is ours.
   private func journalReaction(
-    _ reaction: ReactionText, _ place: ReactionPlace, _ target: ReactionTarget?, number: Int64, at moment: Moment
+    _ reaction: ReactionText, _ place: ReactionPlace, _ target: MessageNumber?, number: Int64, at moment: Moment
   ) throws(SQLiteError) {
     let origin = try origin(ofReaction: number)
     let body = JSONWriter.object { json in
@@ -149,8 +143,8 @@ extension Store {
       json.field("sender", place.sender)
       json.field("hash", reaction.hash)
       switch target {
-      case .message(let id): json.field("target", id)
-      case .outgoing(let number): json.field("target_outgoing", number)
+      case .received(let id): json.field("target", id)
+      case .sent(let number): json.field("target_outgoing", number)
       case nil: break
       }
       json.field("origin", origin)
@@ -179,11 +173,11 @@ extension Store {
       .text(place.conversation), .integer(place.radio))
     guard waiting != nil else { return }
     let hash = TextDigest.reactionHash(message.text, senderTime: time)
-    try resolve(hash, place, .message(message.id), at: moment)
+    try resolve(hash, place, .received(message.id), at: moment)
   }
 
   private func resolve(
-    _ hash: String, _ place: ReactionPlace, _ target: ReactionTarget, at moment: Moment
+    _ hash: String, _ place: ReactionPlace, _ target: MessageNumber, at moment: Moment
   ) throws(SQLiteError) {
     let found: [(Int64, String, String, Int64, Int64)] = try database.rows(
       """
@@ -200,16 +194,16 @@ extension Store {
   }
 
   /// Sent messages have negative numbers.
-  private static func number(_ target: ReactionTarget?) -> Int64? {
+  private static func number(_ target: MessageNumber?) -> Int64? {
     switch target {
-    case .message(let id): id
-    case .outgoing(let id): -id
+    case .received(let id): id
+    case .sent(let id): -id
     case nil: nil
     }
   }
 
   /// The newest message of the conversation with this hash; with a node, in the present radio's conversation.
-  private func target(of reaction: ReactionText, in place: ReactionPlace) throws(SQLiteError) -> ReactionTarget? {
+  private func target(of reaction: ReactionText, in place: ReactionPlace) throws(SQLiteError) -> MessageNumber? {
     let prefix = Hex.bytes(place.conversation).flatMap { KeyPrefix(bytes: $0) }
     let theirs = try find(
       reaction.hash,
@@ -217,14 +211,14 @@ extension Store {
       SELECT id, text, sender_time FROM messages WHERE id > (SELECT max(id) FROM messages) - \(Self.maxCandidates)
       AND (channel = ?1 OR sender = ?2 AND radio = ?3) AND sender_time IS NOT NULL ORDER BY id DESC
       """, [.text(place.conversation), .optional(prefix?.bytes), .integer(place.radio)])
-    if let theirs { return .message(theirs) }
+    if let theirs { return .received(theirs) }
     let ours = try find(
       reaction.hash,
       """
       SELECT id, text, sender_time FROM outgoing WHERE id > (SELECT max(id) FROM outgoing) - \(Self.maxCandidates)
       AND (channel = ?1 OR substr(recipient, 1, 6) = ?2 AND radio = ?3) AND sender_time IS NOT NULL ORDER BY id DESC
       """, [.text(place.conversation), .optional(prefix?.bytes), .integer(place.radio)])
-    return ours.map { .outgoing($0) }
+    return ours.map { .sent($0) }
   }
 
   private func find(_ hash: String, _ query: String, _ values: [SQLiteValue]) throws(SQLiteError) -> Int64? {
@@ -252,7 +246,7 @@ extension Store {
   }
 
   /// The reactions to a message, in order: (emoji, sender).
-  public func reactions(to target: ReactionTarget) throws(StoreError) -> [(emoji: String, sender: String)] {
+  public func reactions(to target: MessageNumber) throws(StoreError) -> [(emoji: String, sender: String)] {
     try rows(
       "SELECT emoji, sender FROM reactions WHERE target = ? ORDER BY id LIMIT 100", [.optional(Self.number(target))]
     ) { ($0.text(0), $0.text(1)) }
