@@ -95,8 +95,7 @@ import Transport
         ControlAPI.Dependencies(
           version: "test", configurationFile: "", loop: loop, log: log, store: store, synchronizer: synchronizer,
           messaging: messaging, bluetooth: BluetoothOptions(), proxy: proxy,
-          relay: try Relay([], store: store, on: loop, log: log), taps: taps, counts: PacketCounts(),
-          operations: Operations()),
+          relay: try Relay([], store: store, on: loop, log: log), taps: taps, operations: Operations()),
         location: location, group: nil)
       loop.afterTurn { [store, weak api] in
         store.commit()

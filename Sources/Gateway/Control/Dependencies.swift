@@ -103,7 +103,6 @@ extension ControlAPI {
     let proxy: CompanionProxy
     let relay: Relay
     let taps: TapAPI
-    let counts: PacketCounts
     let operations: any GatewayOperations
 
     var connection: RadioConnection { synchronizer.connection }
@@ -111,13 +110,13 @@ extension ControlAPI {
     public init(
       version: String, configurationFile: String, loop: EventLoop, log: Log, store: Store, synchronizer: Synchronizer,
       messaging: MessagingParts, bluetooth: BluetoothOptions, proxy: CompanionProxy, relay: Relay, taps: TapAPI,
-      counts: PacketCounts, operations: any GatewayOperations
+      operations: any GatewayOperations
     ) {
       (self.version, self.configurationFile) = (version, configurationFile)
       (self.loop, self.log, startedAt) = (loop, log, loop.now)
       (self.store, self.synchronizer, self.messaging) = (store, synchronizer, messaging)
       (self.bluetooth, self.proxy, self.relay) = (bluetooth, proxy, relay)
-      (self.taps, self.counts, self.operations) = (taps, counts, operations)
+      (self.taps, self.operations) = (taps, operations)
     }
   }
 }

@@ -123,7 +123,7 @@ public final class Daemon {
           version: Self.version, configurationFile: file, loop: loop, log: log, store: store,
           synchronizer: synchronizer,
           messaging: messaging, bluetooth: configuration.bluetooth, proxy: proxy, relay: relay, taps: packets.taps,
-          counts: packets.counts, operations: DaemonOperations(self, maintenance, power)),
+          operations: DaemonOperations(self, maintenance, power)),
         location: configuration.controlSocket, group: configuration.controlGroup,
         metricsPort: configuration.metricsPort)
     } catch {

@@ -7,11 +7,10 @@ import Store
 import Sync
 import Timing
 
-/// The packets that the radio hears: counts them, passes them to clients that follow, and journals them while an
-/// upstream wants packets.
+/// The packets that the radio hears: passes them to clients that follow, and journals them while an upstream wants
+/// packets.
 final class PacketFeed {
   let taps: TapAPI
-  let counts = PacketCounts()
   /// An upstream wants packets. Otherwise they are not journaled, because they are many.
   var isWanted = false
   private let synchronizer: Synchronizer
@@ -24,7 +23,6 @@ final class PacketFeed {
 
   func heard(_ packet: [UInt8], _ snr: SNR, _ rssi: Int8) {
     let radio = synchronizer.connection.identity?.info
-    counts.heard(snr, rssi)
     taps.heard(packet, snr, rssi, radio?.radio)
     guard isWanted else { return }
     let moment = synchronizer.now

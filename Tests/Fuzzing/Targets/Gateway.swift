@@ -123,7 +123,7 @@ private final class ControlledGateway {
           version: "fuzz", configurationFile: "", loop: loop, log: log, store: store, synchronizer: synchronizer,
           messaging: messaging, bluetooth: BluetoothOptions(), proxy: proxy,
           relay: try Relay([], store: store, on: loop, log: log), taps: TapAPI(clock: loop.wallClock),
-          counts: PacketCounts(), operations: operations),
+          operations: operations),
         location: location, group: nil)
     } catch {
       fatalError("the gateway does not begin: \(error)")

@@ -62,13 +62,13 @@ struct MetricsReport {
     text.counter(
       "meshpost_radio_unreadable_frames_total", "Frames from the radio that could not be decoded.",
       connection.unreadableFrames)
-    text.counter("meshpost_radio_packets_heard_total", "Packets received by the radio.", dependencies.counts.packets)
+    text.counter("meshpost_radio_packets_heard_total", "Packets received by the radio.", dependencies.taps.packets)
     text.metric("meshpost_radio_last_packet_snr_db", .gauge, "Signal-to-noise ratio of the last received packet.") {
-      $0.add(dependencies.counts.lastSNR?.decibels)
+      $0.add(dependencies.taps.last?.snr.decibels)
     }
     text.gauge(
       "meshpost_radio_last_packet_rssi_dbm", "Signal strength of the last received packet.",
-      dependencies.counts.lastRSSI)
+      dependencies.taps.last?.rssi)
   }
 
   private func sync(_ text: inout PrometheusText) {

@@ -34,6 +34,9 @@ public final class TapAPI: FrameTap {
 
   private let clock: WallClock
   private var listeners: [Listener] = []
+  /// Counts received packets since the start.
+  private(set) var packets: UInt64 = 0
+  private(set) var last: (snr: SNR, rssi: Int8)?
 
   public init(clock: WallClock) { self.clock = clock }
 
@@ -65,6 +68,8 @@ public final class TapAPI: FrameTap {
 
   /// The radio has received a packet.
   public func heard(_ packet: [UInt8], _ snr: SNR, _ rssi: Int8, _ radio: RadioParameters?) {
+    packets &+= 1
+    last = (snr, rssi)
     tell(.packets) {
       ControlAPI.line { json in
         json.field("at", clock.milliseconds)
