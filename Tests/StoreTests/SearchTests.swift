@@ -45,9 +45,10 @@ import Testing
   private func find(
     _ shop: Shop, _ query: MessageQuery, oldestFirst: Bool = false, limit: Int = 100
   ) throws -> [Int64] {
-    var ids: [Int64] = []
-    try shop.store.eachMessage(query, oldestFirst: oldestFirst, limit: limit) { message in
-      ids.append(message.id)
+    var (query, ids) = (query, [Int64]())
+    query.directions = .received
+    try shop.store.eachRow(query, oldestFirst: oldestFirst, limit: limit) { row in
+      if case .received(let message) = row { ids.append(message.id) }
       return true
     }
     return ids

@@ -57,7 +57,7 @@ import Testing
     _ = try? store.evictable(types: [], age: 0, elapsed: 0, limit: 5)
     try? store.readJournal(after: 0) { _, _ in true }
     try? store.eachMessage(limit: 10) { _ in true }
-    try? store.eachMessage(MessageQuery(words: "message", since: 1, until: 5), limit: 10) { _ in true }
+    try? store.eachRow(MessageQuery(words: "message", since: 1, until: 5), limit: 10) { _ in true }
     try? store.eachContact { _ in true }
     try? store.eachOutgoing(limit: 10) { _ in true }
     try? store.eachDocument { _ in true }

@@ -86,17 +86,6 @@ extension Store {
     }
   }
 
-  /// Matching received messages. Return false to stop.
-  public func eachMessage(
-    _ query: MessageQuery, oldestFirst: Bool = false, limit: Int, _ row: (StoredMessage) -> Bool
-  ) throws(SearchError) {
-    var query = query
-    query.directions = .received
-    try eachRow(query, oldestFirst: oldestFirst, limit: limit) { found in
-      if case .received(let message) = found { row(message) } else { true }
-    }
-  }
-
   private func merge(
     _ places: ArraySlice<MessagePlace>, _ query: MessageQuery, _ expression: String?, _ oldestFirst: Bool, _ limit: Int,
     _ row: (ConversationRow) -> Bool

@@ -244,33 +244,15 @@ extension Store {
     return try translating { () throws(SQLiteError) in try self.message(identified: identity) != nil }
   }
 
-  /// Messages with ids in `after..<before`, newest last; the newest `limit` of them. Return false to stop.
-  public func eachMessage(
-    after: Int64 = 0, before: Int64 = .max, limit: Int, _ row: (StoredMessage) -> Bool
-  ) throws(StoreError) {
-    try translating { () throws(SQLiteError) in
-      try database.each(
-        """
-        SELECT * FROM (SELECT \(Self.messageColumns) FROM messages WHERE id > ? AND id < ? ORDER BY id DESC LIMIT ?)
-        ORDER BY id
-        """, [.integer(after), .integer(before), .integer(Int64(clamping: limit))]
-      ) { (statement) throws(SQLiteError) in
-        var message = Self.message(statement)
-        if let author = message.author { message.authorName = try nameOfAuthor(author) }
-        return row(message)
-      }
-    }
-  }
-
   /// `nil`: there is none with this id, any more.
   public func message(id: Int64) throws(StoreError) -> StoredMessage? {
-    var found: StoredMessage?
-    guard id > 0, id < .max else { return nil }
-    try eachMessage(after: id - 1, before: id + 1, limit: 1) { message in
-      found = message
-      return false
+    try translating { () throws(SQLiteError) -> StoredMessage? in
+      var found = try database.first("SELECT \(Self.messageColumns) FROM messages WHERE id = ?", [.integer(id)]) {
+        Self.message($0)
+      }
+      if let author = found?.author { found?.authorName = try nameOfAuthor(author) }
+      return found
     }
-    return found
   }
 
   /// The name of a message's channel, if it is known and the radio still has it; the slot may contain another channel
