@@ -293,3 +293,16 @@ import Testing
     #expect(with - without <= 1100)
   }
 }
+
+extension HeardCopy {
+  fileprivate func encode() -> [UInt8] {
+    var writer = FrameWriter()
+    encode(to: &writer)
+    return writer.bytes
+  }
+
+  fileprivate static func decode(_ bytes: [UInt8]) -> [HeardCopy] {
+    var reader = FrameReader(bytes)
+    return decode(&reader)
+  }
+}

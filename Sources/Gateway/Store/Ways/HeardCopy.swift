@@ -53,12 +53,6 @@ public struct HeardCopy: Equatable, Sendable {
   /// A region's code as it is displayed.
   public static func hex(_ code: UInt16) -> String { Hex.string([UInt8(code >> 8), UInt8(code & 0xFF)]) }
 
-  func encode() -> [UInt8] {
-    var writer = FrameWriter()
-    encode(to: &writer)
-    return writer.bytes
-  }
-
   /// Copies are written one behind the other: bytes of each alone would cost as much time as the statement that keeps
   /// them.
   func encode(to writer: inout FrameWriter) {
@@ -94,11 +88,6 @@ public struct HeardCopy: Equatable, Sendable {
   }
 
   /// Reads copies up to the first that is damaged.
-  static func decode(_ bytes: [UInt8]) -> [HeardCopy] {
-    var reader = FrameReader(bytes)
-    return decode(&reader)
-  }
-
   static func decode(_ reader: inout FrameReader) -> [HeardCopy] {
     var copies: [HeardCopy] = []
     // `try?`: only a damaged row ends within a copy.
