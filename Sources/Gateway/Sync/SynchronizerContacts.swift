@@ -87,10 +87,10 @@ extension Synchronizer {
       "another radio is attached: its contacts and channels replace the previous radio's; messages are kept separately (meshpost radio list)"
     )
     let moment = now
-    write({ store throws(SQLiteError) in
+    write { store throws(SQLiteError) in
       try store.markAllRemoved(at: moment)
       try store.forgetChannels(from: 0)
-    })
+    }
   }
 
   func listBegan(_ total: UInt32, of question: RadioQuestion?) { contacts.list(of: question)?.total = total }
@@ -162,23 +162,20 @@ extension Synchronizer {
     let isHeard = sign == .advert
     let addsByItself = connection.identity?.info.manualAddContacts == 0
     // Losing this write is harmless: the radio has the contact, and reports it again.
-    write(
-      when: isHeard ? .heard : .soon,
-      { store throws(SQLiteError) in
-        let former = try store.readForEvent(contact.key)
-        let change = try store.upsert(contact, onRadio: onRadio, heard: isHeard, at: moment.milliseconds)
-        if !onRadio, addsByItself { try store.noteNoPlace(for: contact.key) }
-        if isHeard, change == .added, contacts.meets(at: loop.now) { store.transactions.hasten(.soon) }
-        if sign == .path { try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
-        if isHeard { try store.noteClock(of: contact.key, advert: contact.lastAdvert, at: moment) }
-        if let former, former.radio == store.radio, former.contact.outPath != contact.outPath {
-          _ = try store.append(
-            .route, at: moment, body: EventBody.route(contact, former: former.contact.outPath))
-        }
-        guard isHeard || change != .unchanged, let stored = try store.readForEvent(contact.key) else { return }
-        _ = try store.append(isHeard ? .advert : .contact, at: moment, body: EventBody.contact(stored))
-        if change != .unchanged { counters.contactsChanged += 1 }
-      })
+    write(when: isHeard ? .heard : .soon) { store throws(SQLiteError) in
+      let former = try store.readForEvent(contact.key)
+      let change = try store.upsert(contact, onRadio: onRadio, heard: isHeard, at: moment.milliseconds)
+      if !onRadio, addsByItself { try store.noteNoPlace(for: contact.key) }
+      if isHeard, change == .added, contacts.meets(at: loop.now) { store.transactions.hasten(.soon) }
+      if sign == .path { try store.noteHeard(contact.key.prefix, at: moment.milliseconds) }
+      if isHeard { try store.noteClock(of: contact.key, advert: contact.lastAdvert, at: moment) }
+      if let former, former.radio == store.radio, former.contact.outPath != contact.outPath {
+        _ = try store.append(.route, at: moment, body: EventBody.route(contact, former: former.contact.outPath))
+      }
+      guard isHeard || change != .unchanged, let stored = try store.readForEvent(contact.key) else { return }
+      _ = try store.append(isHeard ? .advert : .contact, at: moment, body: EventBody.contact(stored))
+      if change != .unchanged { counters.contactsChanged += 1 }
+    }
   }
 
   /// The gateway removed the contact from the radio.
@@ -193,14 +190,12 @@ extension Synchronizer {
   private func remove(_ key: PublicKey, overwritten: Bool) {
     let moment = now
     // A full table overwrites a contact for each new node; if that write is lost, the next full list shows who is gone.
-    write(
-      when: overwritten ? .heard : .now,
-      { store throws(SQLiteError) in
-        guard try store.markRemoved(key) else { return }
-        // A message to it, or from it, restores it.
-        if overwritten { try store.setEvicted(key, true) }
-        _ = try store.append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: overwritten))
-      })
+    write(when: overwritten ? .heard : .now) { store throws(SQLiteError) in
+      guard try store.markRemoved(key) else { return }
+      // A message to it, or from it, restores it.
+      if overwritten { try store.setEvicted(key, true) }
+      _ = try store.append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: overwritten))
+    }
   }
 
   static func words(_ outcome: RadioSession.Outcome) -> String {

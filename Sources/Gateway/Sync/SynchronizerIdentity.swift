@@ -8,11 +8,9 @@ import Store
 /// What the radio says of itself: its key, its name and its settings.
 extension Synchronizer {
   func journal(_ identity: RadioIdentity) {
-    write(
-      when: .soon,
-      { [now] store throws(SQLiteError) in
-        _ = try store.append(.radio, at: now, body: EventBody.radio(identity))
-      })
+    write(when: .soon) { [now] store throws(SQLiteError) in
+      _ = try store.append(.radio, at: now, body: EventBody.radio(identity))
+    }
   }
 
   /// Reads the radio's settings again. False: it does not tell them, and what is known may be old. Then each poll asks again. `isChanged`: they may be
