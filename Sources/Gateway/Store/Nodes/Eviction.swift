@@ -171,13 +171,9 @@ extension Store {
 
   /// Within a `write`.
   public func keepGuestsInVain(_ times: [Int64]) throws(SQLiteError) {
-    var bytes: [UInt8] = []
-    for time in times {
-      for shift in stride(from: Int64(56), through: 0, by: -8) {
-        bytes.append(UInt8(truncatingIfNeeded: time >> shift))
-      }
-    }
-    try setMeta(vainName, .blob(bytes))
+    var writer = FrameWriter()
+    for time in times { writer.big(UInt64(bitPattern: time), 8) }
+    try setMeta(vainName, .blob(writer.bytes))
   }
 
   /// Whether the node was removed from the present radio's table to make room, or found no place there.
