@@ -41,10 +41,7 @@ public struct AlertConfiguration: Equatable, Sendable {
 
   /// Looks like the beginning of a key, and would never be one: nobody would hear of a node that is silent.
   private static func isShortKey(_ text: String) -> Bool {
-    (1...7).contains(text.utf8.count)
-      && text.utf8.allSatisfy {
-        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains($0)
-      }
+    (1...7).contains(text.utf8.count) && text.utf8.allSatisfy { "0123456789abcdef".utf8.contains($0) }
   }
 
   private static func care(_ table: inout TOMLReader) -> CareSettings {
