@@ -98,7 +98,9 @@ struct UpstreamFolder {
         throw .invalid(error.description)
       }
       guard added.lacks.isEmpty else { throw .invalid(added.lacks.joined(separator: "\n")) }
-      try Refusal.translating { () throws(StoreError) in try keep(text, name) }
+      try Refusal.translating { () throws(StoreError) in
+        try WholeFile.write(text, to: file(of: name), making: [location])
+      }
       return added
     } catch {
       files.remove(of: name)
@@ -121,24 +123,8 @@ struct UpstreamFolder {
 
   private var files: UpstreamSecrets { UpstreamSecrets(location: location + "/files") }
 
-  private static func isName(_ name: String) -> Bool {
-    (1...64).contains(name.utf8.count) && !name.hasPrefix(".")
-      && name.utf8.allSatisfy { byte in
-        let character = Character(Unicode.Scalar(byte))
-        return byte < 0x80 && (character.isLetter || character.isNumber || "._-".contains(character))
-      }
-  }
-
-  private func keep(_ text: String, _ name: String) throws(StoreError) {
-    guard mkdir(location, 0o700) == 0 || errno == EEXIST else {
-      throw .unavailable("mkdir \(location): \(String(cString: strerror(errno)))")
-    }
-    do throws(SystemError) {
-      try WholeFile.write(Array(text.utf8), to: file(of: name))
-    } catch {
-      throw .unavailable(error.description)
-    }
-  }
+  /// The letters of a gateway's id, because both are parts of paths.
+  private static func isName(_ name: String) -> Bool { RelayMark.isGateway(name) && !name.hasPrefix(".") }
 
   // MARK: TOML
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import EventLoop
 import Glibc
 import JSON
 import Messaging
@@ -39,7 +38,11 @@ struct UpstreamSecrets {
         throw .invalid("\(key) is given both as a location and as a content")
       }
       let file = place(key, of: name)
-      try Refusal.translating { () throws(StoreError) in try write(text, to: file) }
+      let parent = String(location[..<(location.lastIndex(of: "/") ?? location.startIndex)])
+      try Refusal.translating { () throws(StoreError) in
+        try WholeFile.write(text, to: file, making: [parent, location])
+      }
+      Store.syncFolder(of: location)
       all.append((key, .string(file)))
     }
     return .object(all)
@@ -71,17 +74,5 @@ struct UpstreamSecrets {
     guard let found = realpath(location, nil) else { return nil }
     defer { free(found) }
     return String(cString: found)
-  }
-
-  private func write(_ text: String, to file: String) throws(StoreError) {
-    do throws(SystemError) {
-      for folder in [String(location[..<(location.lastIndex(of: "/") ?? location.startIndex)]), location] {
-        guard mkdir(folder, 0o700) == 0 || errno == EEXIST else { throw SystemError("mkdir \(folder)") }
-      }
-      try WholeFile.write(Array(text.utf8), to: file)
-    } catch {
-      throw .unavailable(error.description)
-    }
-    Store.syncFolder(of: location)
   }
 }
