@@ -63,9 +63,7 @@ import VirtualRadio
     }
     #expect(words.contains("contact list") && words.contains("still received"))
     #expect(!pair.synchronizer.knowsAllContacts)
-    var names: [String] = []
-    try pair.store.eachChannel { names.append($0.name.string) }
-    #expect(names == ["Public"], "the channels do not wait for it")
+    #expect(try pair.store.channels().map(\.name.string) == ["Public"], "the channels do not wait for it")
     pair.radio.injectChannelText("W: after", slot: 0, time: 2)
     pair.run(until: { pair.stored.count == 2 }, "one that comes later")
     pair.run(until: { lists > 4 }, "again")

@@ -120,9 +120,7 @@ import VirtualRadio
       Command.setChannel(Channel(slot: 37, name: "far", secret: .init(bytes: Array(repeating: 7, count: 16))!)).encode()
     )
     pair.sync()
-    var names: [String] = []
-    try pair.store.eachChannel { names.append($0.name.string) }
-    #expect(names == ["Public", "far"])
+    #expect(try pair.store.channels().map(\.name.string) == ["Public", "far"])
     #expect(try pair.store.contactCount(onRadio: true) == 3)
   }
 

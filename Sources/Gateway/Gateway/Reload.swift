@@ -50,14 +50,7 @@ extension Daemon {
 
   /// Ineffective settings; with the radio's channels, once they were read.
   var idleSettings: [IdleSetting] {
-    var channels: [Channel]?
-    if synchronizer.hasSyncedOnce {
-      channels = store.ifReadable { () throws(StoreError) in
-        var all: [Channel] = []
-        try store.eachChannel { all.append($0) }
-        return all
-      }
-    }
+    let channels = synchronizer.hasSyncedOnce ? store.ifReadable({ try store.channels() }) : nil
     return configuration.idleSettings(exchange.settings, messaging.messenger.ownName, channels)
   }
 

@@ -76,7 +76,7 @@ public final class Synchronizer {
     ways = MessageWays(store, on: loop)
     inbox = Inbox(connection, store, ways, on: loop, log: log)
     // If the store cannot be read, the first sync reads the channels.
-    store.ifReadable { try store.eachChannel { _ in standing.knewChannels = true } }
+    standing.knewChannels = !(store.ifReadable { try store.channels() } ?? []).isEmpty
     connection.synchronizer = self
     inbox.synchronizer = self
   }

@@ -68,8 +68,8 @@ struct ConversationsAPI {
 
   /// The radio's channels and rooms without messages.
   private func unspoken(beside spoken: [Conversation]) throws(StoreError) -> [Conversation] {
-    var (known, names) = (Set(spoken.map(\.name)), [ConversationName]())
-    try store.eachChannel { channel in names.append(.channel(channel.secret.digest)) }
+    var known = Set(spoken.map(\.name))
+    var names = try store.channels().map { ConversationName.channel($0.secret.digest) }
     try store.eachContact(onRadioOnly: true, ofRadio: store.radio) { stored in
       if stored.contact.type == .room { names.append(.node(stored.contact.key.prefix)) }
       return true

@@ -81,9 +81,7 @@ struct ListsAPI {
 
   func channels(_ reply: Reply) async throws -> Answer {
     var lines: [UInt8] = []
-    var found: [Channel] = []
-    try store.eachChannel { found.append($0) }
-    for channel in found {
+    for channel in try store.channels() {
       lines += EventBody.channel(channel, region: try store.region(ofChannel: channel.secret.digest)) + [10]
     }
     return try await reply.rows(lines)

@@ -116,12 +116,8 @@ struct MessagingAPI {
   }
 
   private func channelName(_ digest: String?) -> String {
-    var name = ""
     // If the store cannot be read, no channel is found and the request is refused.
-    store.ifReadable {
-      try store.eachChannel { if $0.secret.digest == digest { name = $0.name.string } }
-    }
-    return name
+    store.ifReadable { try store.channels().last { $0.secret.digest == digest }?.name.string } ?? ""
   }
 
   // MARK: States

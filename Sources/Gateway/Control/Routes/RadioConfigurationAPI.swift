@@ -103,10 +103,8 @@ struct RadioConfigurationAPI {
   }
 
   private static func channels(_ store: Store) throws(StoreError) -> [UInt8] {
-    var channels: [Channel] = []
-    try store.eachChannel { channels.append($0) }
     var lines: [UInt8] = []
-    for channel in channels {
+    for channel in try store.channels() {
       let region = try store.region(ofChannel: channel.secret.digest)
       lines += ControlAPI.line { write(channel, region, to: &$0) }
     }

@@ -46,9 +46,7 @@ final class ChannelExchange {
     guard settings.isOn, isNameWhole() else { return [] }
     var wanted: [String] = []
     do throws(StoreError) {
-      var known: [Channel] = []
-      try store.eachChannel { channel in if !channel.secret.isZero { known.append(channel) } }
-      for channel in known {
+      for channel in try store.channels() where !channel.secret.isZero {
         let digest = channel.secret.digest
         let named = try isNamed(channel)
         if try saysDocument(digest) ?? named, !wanted.contains(digest) { wanted.append(digest) }
@@ -144,9 +142,7 @@ final class ChannelExchange {
   }
 
   private func channel(_ digest: String) throws(StoreError) -> Channel? {
-    var found: Channel?
-    try store.eachChannel { channel in if channel.secret.digest == digest { found = found ?? channel } }
-    return found
+    try store.channels().first { $0.secret.digest == digest }
   }
 
   private func send(

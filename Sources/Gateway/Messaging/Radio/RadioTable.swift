@@ -186,9 +186,9 @@ public final class RadioTable {
   public func add(name: Text, secret: ChannelSecret, region: Region? = nil) async throws(Refusal) -> Channel {
     if let fault = GivenName.channelFault(name.bytes) { throw .invalid(fault) }
     guard !secret.isZero else { throw .invalid("a secret must not be all zeros") }
-    var used: [Channel] = []
+    let used: [Channel]
     do {
-      try store.eachChannel { used.append($0) }
+      used = try store.channels()
     } catch {
       throw .store(error)
     }

@@ -70,11 +70,14 @@ public struct Addressing {
     var found = Found()
     try Refusal.translating { () throws(StoreError) in
       if kind != .contact {
-        try store.eachChannel { channel in
-          if channel.secret.digest == text { return found.add(.channel(channel), .key) }
+        for channel in try store.channels() {
+          if channel.secret.digest == text {
+            found.add(.channel(channel), .key)
+            continue
+          }
           // The secret of a `#channel` follows from its exact name: what looks like it is another channel, with other people.
           guard let rank = Self.rank(channel.name.string, "", text), rank == .name || !text.begins(with: "#") else {
-            return
+            continue
           }
           found.add(.channel(channel), rank.ofChannel)
         }
@@ -115,13 +118,8 @@ public struct Addressing {
       case .channel: .channel(text)
       }
     guard kind != .contact, text.begins(with: "#") else { return .notFound(thing) }
-    var near: String?
-    try Refusal.translating { () throws(StoreError) in
-      try store.eachChannel { channel in
-        let name = channel.name.string
-        if name.bare == text.bare { near = near ?? name }
-      }
-    }
+    let names = try Refusal.translating { () throws(StoreError) in try store.channels().map(\.name.string) }
+    let near = names.first { $0.bare == text.bare }
     return near.map { .otherChannel(text, known: $0) } ?? .notFound(thing)
   }
 

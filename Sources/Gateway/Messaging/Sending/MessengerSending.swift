@@ -304,9 +304,7 @@ extension Messenger {
   }
 
   private func channels(_ digest: String?) throws(StoreError) -> [Channel] {
-    var found: [Channel] = []
-    try store.eachChannel { if $0.secret.digest == digest { found.append($0) } }
-    return found
+    try store.channels().filter { $0.secret.digest == digest }
   }
 
   private func handToChannel(_ message: OutgoingMessage) async throws(NotHandedOver) {

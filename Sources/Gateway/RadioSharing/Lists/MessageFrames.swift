@@ -37,8 +37,6 @@ extension Store {
   func slotNow(of message: StoredMessage) throws(StoreError) -> UInt8? {
     guard let digest = message.channel else { return message.slot }
     if let slot = message.slot, try channel(slot: slot)?.secret.digest == digest { return slot }
-    var found: UInt8?
-    try eachChannel { if $0.secret.digest == digest { found = $0.slot } }
-    return found
+    return try channels().last { $0.secret.digest == digest }?.slot
   }
 }

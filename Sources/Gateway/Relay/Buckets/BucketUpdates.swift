@@ -233,7 +233,7 @@ extension BucketSync {
   private func announce(_ bucket: String) {
     var (channel, region): (Channel?, String?)
     store.ifReadable {
-      try store.eachChannel { if bucket == "channel/\($0.secret.digest)" { channel = channel ?? $0 } }
+      channel = try store.channels().first { bucket == "channel/\($0.secret.digest)" }
       region = try channel.flatMap { try store.region(ofChannel: $0.secret.digest) }
     }
     guard let channel else { return }

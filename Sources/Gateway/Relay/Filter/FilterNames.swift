@@ -89,8 +89,7 @@ public enum ChannelName: Equatable, Sendable {
     if isHashtag(of: digest) { return true }
     var isCalledSo = name.map { Array($0.utf8) } == wanted.bytes
     var isAnother = false
-    try store.eachChannel { channel in
-      guard channel.name == wanted else { return }
+    for channel in try store.channels() where channel.name == wanted {
       if channel.secret.digest != digest { isAnother = true } else if name == nil { isCalledSo = true }
     }
     return isCalledSo && !isAnother

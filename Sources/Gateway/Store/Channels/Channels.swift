@@ -32,11 +32,8 @@ extension Store {
   }
 
   /// Used slots in order.
-  public func eachChannel(_ row: (Channel) -> Void) throws(StoreError) {
-    try every("SELECT slot, name, secret FROM channels ORDER BY slot") { statement in
-      let channel = Self.channel(statement)
-      if !channel.isEmpty { row(channel) }
-    }
+  public func channels() throws(StoreError) -> [Channel] {
+    try rows("SELECT slot, name, secret FROM channels ORDER BY slot") { Self.channel($0) }.filter { !$0.isEmpty }
   }
 
   private static func channel(_ row: Statement) -> Channel {
