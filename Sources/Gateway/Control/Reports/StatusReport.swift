@@ -179,11 +179,7 @@ struct StatusReport {
 
   /// The state of updates from servers.
   func writeUpdates(to json: inout JSONWriter) {
-    json.array(Shape.Sync().updates) { json in
-      for upstream in dependencies.relay.upstreams {
-        if let report = upstream.updates { json.object { Self.write(report, to: &$0) } }
-      }
-    }
+    json.objects(Shape.Sync().updates, dependencies.relay.upstreams.compactMap(\.updates)) { Self.write($0, to: &$1) }
   }
 
   private static func write(_ report: UpdatesReport, to json: inout JSONWriter) {

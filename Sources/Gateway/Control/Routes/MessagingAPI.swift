@@ -183,13 +183,9 @@ struct MessagingAPI {
   private func answer(_ outcome: Messenger.Outcome) -> Answer {
     .json { json in
       json.objects(Shape.Adopted().messages, outcome.done) { write($0, to: &$1) }
-      json.array(Shape.Adopted().refused) { json in
-        for (key, refusal) in outcome.refused {
-          json.object { json in
-            json.field(Shape.Refused().id, key)
-            json.field(Shape.Refused().error, refusal.description)
-          }
-        }
+      json.objects(Shape.Adopted().refused, outcome.refused) { one, json in
+        json.field(Shape.Refused().id, one.key)
+        json.field(Shape.Refused().error, one.refusal.description)
       }
     }
   }

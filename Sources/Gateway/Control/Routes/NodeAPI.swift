@@ -54,19 +54,11 @@ struct NodeAPI {
     let neighbours = try await nodes.neighbours(of: node(body))
     return .json { json in
       json.field(Shape.Neighbours().total, neighbours.total)
-      json.array(Shape.Neighbours().neighbours) { json in
-        for entry in neighbours.entries {
-          // If the name cannot be read, the key remains.
-          let known = KeyPrefix(bytes: entry.key).flatMap { prefix in
-            dependencies.store.ifReadable { try dependencies.store.contact(prefix: prefix) }
-          }
-          json.object { json in
-            json.field(Shape.Neighbour().key, Hex.string(entry.key))
-            json.field(Shape.Neighbour().name, known?.contact.name.string)
-            json.field(Shape.Neighbour().heardS, entry.heardAgo)
-            json.field(Shape.Neighbour().snr, entry.snr.decibels)
-          }
-        }
+      json.objects(Shape.Neighbours().neighbours, neighbours.entries) { entry, json in
+        json.field(Shape.Neighbour().key, Hex.string(entry.key))
+        json.field(Shape.Neighbour().name, dependencies.store.nameShown(for: KeyPrefix(bytes: entry.key)))
+        json.field(Shape.Neighbour().heardS, entry.heardAgo)
+        json.field(Shape.Neighbour().snr, entry.snr.decibels)
       }
     }
   }
@@ -80,12 +72,9 @@ struct NodeAPI {
     guard case .access(let entries) = try await nodes.ask(.access, of: node) else {
       throw .radio("an unexpected answer")
     }
-    let store = dependencies.store
     return .json { json in
       json.objects(Shape.Access().entries, entries) { entry, json in
-        // If the name cannot be read, the key remains.
-        let known = store.ifReadable { try store.contact(prefix: entry.prefix) } ?? nil
-        NodeAnswer.write(entry, name: known?.contact.name.string, to: &json)
+        NodeAnswer.write(entry, name: dependencies.store.nameShown(for: entry.prefix), to: &json)
       }
     }
   }
@@ -212,5 +201,12 @@ struct NodeAPI {
       json.field(Shape.NodeClock().withinS, found.within)
       json.field(Shape.NodeClock().result, result)
     }
+  }
+}
+
+extension Store {
+  /// The name of the node whose key begins so. If it cannot be read, the key remains.
+  func nameShown(for prefix: KeyPrefix?) -> String? {
+    prefix.flatMap { prefix in ifReadable { try contact(prefix: prefix)?.contact.name.string } }
   }
 }

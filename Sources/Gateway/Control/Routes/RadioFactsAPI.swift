@@ -23,16 +23,11 @@ struct RadioFactsAPI {
     var types: [NodeType] = []
     for word in words { types.append(try RadioSurvey.nodeType(named: word)) }
     let found = try await dependencies.messaging.survey.run(types, for: .seconds(seconds))
-    let store = dependencies.store
     return .json { json in
       json.objects(Shape.Survey().nodes, found) { node, json in
         let row = Shape.SurveyedNode()
-        // If the name cannot be read, the key remains.
-        let known = KeyPrefix(bytes: Array(node.key.prefix(6))).flatMap { prefix in
-          store.ifReadable { try store.contact(prefix: prefix) } ?? nil
-        }
         json.field(row.key, Hex.string(node.key))
-        json.field(row.name, known?.contact.name.string)
+        json.field(row.name, dependencies.store.nameShown(for: KeyPrefix(bytes: Array(node.key.prefix(6)))))
         json.field(row.type, node.type.name)
         json.field(row.snr, node.snr.decibels)
         json.field(row.rssi, node.rssi)
