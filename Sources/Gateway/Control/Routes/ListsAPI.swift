@@ -49,11 +49,8 @@ struct ListsAPI {
     let radio = try RadiosAPI.wanted(request, store)
     if let most = ControlAPI.number(request, "heard") {
       return try await reply.rows {
-        var lines: [UInt8] = []
-        try store.eachContactHeard(limit: Int(clamping: min(max(most, 0), 200)), ofRadio: radio) {
-          lines += Self.line(of: $0, store)
-        }
-        return (lines, true)
+        let heard = try store.contactsHeard(limit: Int(clamping: min(max(most, 0), 200)), ofRadio: radio)
+        return (heard.flatMap { Self.line(of: $0, store) }, true)
       }
     }
     var after: [UInt8] = []

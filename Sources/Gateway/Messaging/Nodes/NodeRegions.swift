@@ -51,16 +51,11 @@ extension NodeService {
 
   /// Asks repeaters around, the last heard first, within the air time for background work.
   public func regionsAround() async throws(Refusal) -> [CarriedRegions] {
-    var repeaters: [StoredContact] = []
     let since = messenger.synchronizer.now.milliseconds - Self.recent
-    try Refusal.translating { () throws(StoreError) in
-      try messenger.store.eachContactHeard(limit: 1000) { stored in
-        guard stored.contact.type == .repeater, stored.onRadio, stored.lastHeard ?? 0 >= since else { return }
-        if repeaters.count < Self.mostAsked { repeaters.append(stored) }
-      }
-    }
+    let heard = try Refusal.translating { () throws(StoreError) in try messenger.store.contactsHeard(limit: 1000) }
+    let repeaters = heard.filter { $0.contact.type == .repeater && $0.onRadio && $0.lastHeard ?? 0 >= since }
     var found: [CarriedRegions] = []
-    for stored in repeaters {
+    for stored in repeaters.prefix(Self.mostAsked) {
       do throws(Refusal) {
         guard case .regions(let names) = try await regions(of: stored, .bulk) else { continue }
         found.append(CarriedRegions(contact: stored.contact, answer: .success(names)))

@@ -147,15 +147,11 @@ extension Store {
   }
 
   /// The contacts heard last, newest first.
-  public func eachContactHeard(limit: Int, ofRadio radio: Int64? = nil, _ row: (StoredContact) -> Void)
-    throws(StoreError)
-  {
-    try every(
+  public func contactsHeard(limit: Int, ofRadio radio: Int64? = nil) throws(StoreError) -> [StoredContact] {
+    try rows(
       "SELECT \(Self.readColumns) FROM contacts WHERE last_heard IS NOT NULL AND (?2 IS NULL OR radio = ?2) ORDER BY last_heard DESC LIMIT ?1",
       [.integer(Int64(clamping: limit)), .optional(radio)]
-    ) { statement in
-      if let stored = Self.contact(statement) { row(stored) }
-    }
+    ) { Self.contact($0) }
   }
 
   public func contactCount(onRadio: Bool) throws(StoreError) -> Int64 {
