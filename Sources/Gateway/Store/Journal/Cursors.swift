@@ -76,7 +76,7 @@ extension Store {
 
   /// A cursor that cannot be is damaged: the upstream gets the journal again, rather than miss the next events.
   private func inJournal(_ cursor: Int64) -> Int64 {
-    cursor >= 0 && cursor <= lastSeq ? cursor : max(0, min(journalState.oldest - 1, lastSeq))
+    cursor >= 0 && cursor <= lastSeq ? cursor : max(0, min(journalState.open.oldest - 1, lastSeq))
   }
 
   /// Whether an operator has paused the upstream.

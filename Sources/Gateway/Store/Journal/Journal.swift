@@ -107,16 +107,6 @@ struct JournalState {
   var damagedMessages: (ids: ClosedRange<Int64>, changes: Int64)?
   static let rowOverhead: Int64 = 32
 
-  var bytes: Int64 {
-    get { open.bytes }
-    set { open.bytes = newValue }
-  }
-
-  var oldest: Int64 {
-    get { open.oldest }
-    set { open.oldest = newValue }
-  }
-
   init() {}
 
   init(_ database: Database) throws(SQLiteError) {
@@ -130,7 +120,7 @@ struct JournalState {
     }
     for lane in Lane.allCases {
       let deleted = try database.meta(lane.deletedName)
-      ends.deleted[lane] = deleted?.integer ?? oldest - 1
+      ends.deleted[lane] = deleted?.integer ?? ends.oldest - 1
     }
     beforeEvents = try database.meta("before_events")?.integer ?? 0
     wholeEndsFrom = try database.meta("whole_ends_from")?.integer ?? 0
@@ -351,5 +341,5 @@ extension Store {
   }
 
   /// The bytes of the journal, and its oldest seq.
-  public var journalSize: (bytes: Int64, oldest: Int64) { (journalState.bytes, journalState.oldest) }
+  public var journalSize: (bytes: Int64, oldest: Int64) { (journalState.open.bytes, journalState.open.oldest) }
 }

@@ -96,16 +96,16 @@ extension Store {
   public func trimJournal(now: Moment, uptime: Int64? = nil) -> (trim: JournalTrim, commit: Commit)? {
     let elapsed = elapsed(at: now, uptime: uptime)
     let isMarkDue = isMarkDue(elapsed)
-    let isOver = journalState.bytes > settings.journalMaxSize
+    let isOver = journalState.open.bytes > settings.journalMaxSize
     let old = lastOlder(than: elapsed - journalMaxAge)
-    guard journalState.oldest < lastSeq, isOver || old >= journalState.oldest else {
+    guard journalState.open.oldest < lastSeq, isOver || old >= journalState.open.oldest else {
       if isMarkDue { write(when: .soon) { store throws(SQLiteError) in try store.mark(elapsed) } }
       return nil
     }
     var trim: JournalTrim?
     let commit = write { (store) throws(SQLiteError) in
       if isMarkDue { try store.mark(elapsed) }
-      let first = store.journalState.oldest
+      let first = store.journalState.open.oldest
       let most = min(first + Self.trimStep, store.lastSeq) - 1
       let wanted = isOver ? max(min(old, most), try store.lastOverQuota(most)) : min(old, most)
       // The deleted part of a lane is missing completely at an upstream, or not at all, so that the exact number can be
@@ -142,9 +142,9 @@ extension Store {
 
   /// The last event that must be deleted, at most `most`.
   private func lastOverQuota(_ most: Int64) throws(SQLiteError) -> Int64 {
-    let over = journalState.bytes - settings.journalMaxSize + settings.journalMaxSize / Self.quotaShare
+    let over = journalState.open.bytes - settings.journalMaxSize + settings.journalMaxSize / Self.quotaShare
     // A binary search for the first seq with enough bytes before it; their sum only grows.
-    var (low, high) = (journalState.oldest, max(journalState.oldest, most))
+    var (low, high) = (journalState.open.oldest, max(journalState.open.oldest, most))
     while low < high {
       let middle = low + (high - low) / 2
       if try bytes(through: middle) >= over { high = middle } else { low = middle + 1 }
@@ -208,8 +208,8 @@ extension Store {
       trim.reason = reason
       try giveUp(Lane.allCases.reduce(0) { $0 + lost[$1] }, at: now.milliseconds)
     }
-    journalState.bytes &-= freed
-    journalState.oldest = last + 1
+    journalState.open.bytes &-= freed
+    journalState.open.oldest = last + 1
     // Messages stay as rows, but are no longer events.
     try setMeta("journal_from", .integer(last + 1))
     for alert in alerts { try tellAgain(alert, at: now) }
@@ -268,7 +268,7 @@ extension Store {
   /// lane is no longer known, so the number is a maximum for each.
   func rememberForNewcomer() throws(SQLiteError) {
     let known = try database.value("SELECT sum(count) FROM trims")?.integer ?? 0
-    let unknown = journalState.oldest - 1 - known
+    let unknown = journalState.open.oldest - 1 - known
     guard unknown > 0 else { return }
     for lane in Lane.allCases {
       let told = try database.value("SELECT min(first) FROM trims WHERE lane = ?", .text(lane.rawValue))?.integer

@@ -152,7 +152,7 @@ extension Store {
 
   /// Number and bytes of events that are rows of `messages`, after one seq and up to another, without deleted ones.
   func messageAmount(after seq: Int64, through last: Int64) throws(SQLiteError) -> LaneAmount {
-    let after = max(seq, journalState.oldest - 1)
+    let after = max(seq, journalState.open.oldest - 1)
     guard last > after, let first = try firstMessage(after: after) else { return LaneAmount() }
     let end = try firstMessage(after: last) ?? (journalState.open.lastMessage + 1, journalState.open.messageBytes)
     return LaneAmount(events: max(0, end.id - first.id), bytes: max(0, end.start - first.start))
@@ -160,7 +160,7 @@ extension Store {
 
   /// The first and last seq of these events; `nil`: there are none.
   func messageSeqs(after seq: Int64, through last: Int64) throws(SQLiteError) -> (first: Int64, last: Int64)? {
-    let after = max(seq, journalState.oldest - 1)
+    let after = max(seq, journalState.open.oldest - 1)
     guard last > after, let first = try firstMessage(after: after)?.id else { return nil }
     let end = try firstMessage(after: last)?.id ?? journalState.open.lastMessage + 1
     guard end > first else { return nil }
@@ -201,7 +201,7 @@ extension Store {
 
   /// These events after one seq and up to another; call `advance` for the first.
   func messageEvents(after seq: Int64, through last: Int64) throws(SQLiteError) -> MessageEventRows {
-    let after = max(seq, journalState.oldest - 1)
+    let after = max(seq, journalState.open.oldest - 1)
     let first = last > after ? try firstMessage(after: after)?.id : nil
     let rows = try database.rows(
       "SELECT \(Self.messageColumns), \(MessageEvent.columns) FROM messages WHERE id >= ? ORDER BY id",
@@ -211,7 +211,7 @@ extension Store {
 
   /// When the first message after `seq` was received (`nil`: the clock was not trusted), and its seq.
   func firstMessageTime(after seq: Int64) throws(SQLiteError) -> (seq: Int64, at: Int64?)? {
-    guard let first = try firstMessage(after: max(seq, journalState.oldest - 1))?.id else { return nil }
+    guard let first = try firstMessage(after: max(seq, journalState.open.oldest - 1))?.id else { return nil }
     return try messageEvent(id: first).map { found in
       (found.event.seq, found.event.message.received.trusted ? found.event.message.received.milliseconds : nil)
     }
@@ -222,7 +222,7 @@ extension Store {
   /// Call it within a `write`, before deleting these messages: events that the journal still needs become rows of
   /// `journal`.
   func journalMessages(upTo id: Int64) throws(SQLiteError) {
-    guard let first = try firstMessage(after: journalState.oldest - 1)?.id, first <= id else { return }
+    guard let first = try firstMessage(after: journalState.open.oldest - 1)?.id, first <= id else { return }
     let events: [JournalEvent] = try database.rows(
       """
       SELECT \(Self.messageColumns), \(MessageEvent.columns) FROM messages WHERE id >= ? AND id <= ? ORDER BY id

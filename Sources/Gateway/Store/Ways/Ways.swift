@@ -139,9 +139,9 @@ extension Store {
   func completeWays(of rows: String, _ values: SQLiteValue...) throws(SQLiteError) {
     let events = try database.rows(rows, values) { KeptCopies(decoding: $0.blob(0)).event }
     var nodes = NodesOnWays()
-    for newest in events where newest >= journalState.oldest {
+    for newest in events where newest >= journalState.open.oldest {
       var event = newest
-      while event >= journalState.oldest, let previous = try completeWays(event, &nodes), previous < event {
+      while event >= journalState.open.oldest, let previous = try completeWays(event, &nodes), previous < event {
         event = previous
       }
     }
