@@ -31,15 +31,9 @@ enum StoreFiles {
     let inode: ino_t
   }
 
-  static func number(of location: String) -> Number? {
-    var facts = stat()
-    return stat(location, &facts) == 0 ? Number(device: facts.st_dev, inode: facts.st_ino) : nil
-  }
+  static func number(of location: String) -> Number? { OwnFile.Stamp(location)?.number }
 
-  private static func size(_ location: String) -> Int? {
-    var facts = stat()
-    return stat(location, &facts) == 0 ? Int(facts.st_size) : nil
-  }
+  private static func size(_ location: String) -> Int? { OwnFile.Stamp(location).map { Int($0.size) } }
 
   /// Throws unless the disk returns all of the database and of its log: SQLite takes a read that fails with EIO for damage. Only while they are closed.
   static func proveReadable(_ location: String) throws(StoreError) {
