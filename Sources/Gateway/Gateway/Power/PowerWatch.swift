@@ -37,17 +37,14 @@ final class PowerWatch {
   }
 
   /// `changes`: notes changes of the state.
-  init(
-    _ synchronizer: Synchronizer, _ store: Store, limit: UInt16, changes: StateChange, on loop: EventLoop,
-    root: String = ""
-  ) {
+  init(_ synchronizer: Synchronizer, _ store: Store, limit: UInt16, changes: StateChange, on loop: EventLoop) {
     self.synchronizer = synchronizer
     self.store = store
     self.loop = loop
     tasks = LoopTasks(on: loop)
     self.changes = changes
     level = BatteryLevel(limit: limit)
-    supply = SupplyWatch(on: loop, root: root)
+    supply = SupplyWatch(on: loop)
   }
 
   func change(limit: UInt16) { if limit != level.limit { level = BatteryLevel(limit: limit) } }

@@ -30,7 +30,7 @@ struct WebSecrets {
     let descriptor = open(location, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)
     guard descriptor >= 0 else {
       if errno == ENOENT { return Contents() }
-      throw failure("open")
+      throw Failure(description: "\(location): \(SystemError("open"))")
     }
     defer { close(descriptor) }
     var facts = stat()
@@ -68,9 +68,5 @@ struct WebSecrets {
     } catch {
       throw Failure(description: "\(location): \(error)")
     }
-  }
-
-  private func failure(_ call: String) -> Failure {
-    Failure(description: "\(location): \(call): \(String(cString: strerror(errno)))")
   }
 }
