@@ -220,7 +220,7 @@ extension Store {
   /// Events that an upstream did not get since it was added: those deleted before it had them, and those too old for
   /// it.
   public func leftOut(of upstream: String) throws(StoreError) -> (givenUp: Int64, tooOld: Int64) {
-    let found: (Int64, Int64)? = try first(
+    let found: (givenUp: Int64, tooOld: Int64)? = try first(
       "SELECT given_up, too_old FROM cursors WHERE upstream = ?", [.text(upstream)]
     ) { ($0.integer(0), $0.integer(1)) }
     return found ?? (0, 0)
