@@ -186,12 +186,7 @@ public final class RadioTable {
   public func add(name: Text, secret: ChannelSecret, region: Region? = nil) async throws(Refusal) -> Channel {
     if let fault = GivenName.channelFault(name.bytes) { throw .invalid(fault) }
     guard !secret.isZero else { throw .invalid("a secret must not be all zeros") }
-    let used: [Channel]
-    do {
-      used = try store.channels()
-    } catch {
-      throw .store(error)
-    }
+    let used = try Refusal.translating { () throws(StoreError) in try store.channels() }
     if let there = used.first(where: { $0.secret == secret }) {
       guard there.name != name else {
         if let region { try await setRegion(region, of: there) }
