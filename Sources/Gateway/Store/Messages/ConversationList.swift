@@ -155,22 +155,20 @@ extension Store {
   }
 
   private func readConversations(_ condition: String, _ values: SQLiteValue...) throws(SQLiteError) -> [Conversation] {
-    var found: [Conversation] = []
-    try database.every(
+    let found: [Conversation] = try database.rows(
       """
       SELECT name, message, sent_place, sent, received, mention, read_message, read_sent, read_received, muted
       FROM conversations WHERE \(condition)
       """, values
     ) { row in
-      guard let name = ConversationName(row.text(0)) else { return }
+      guard let name = ConversationName(row.text(0)) else { return nil }
       let received = MessagePlace(message: row.integer(1))
       let sent = MessagePlace(message: row.integer(2), outgoing: row.integer(3))
       let read = MessagePlace(message: row.integer(6), outgoing: row.integer(7))
-      found.append(
-        Conversation(
-          name: name, newest: sent.outgoing == 0 ? received : max(received, sent),
-          unread: max(0, row.integer(4) - row.integer(8)), isMentioned: row.integer(5) > read.message, read: read,
-          isMuted: row.integer(9) != 0))
+      return Conversation(
+        name: name, newest: sent.outgoing == 0 ? received : max(received, sent),
+        unread: max(0, row.integer(4) - row.integer(8)), isMentioned: row.integer(5) > read.message, read: read,
+        isMuted: row.integer(9) != 0)
     }
     return found.sorted { $0.newest > $1.newest }
   }

@@ -85,11 +85,8 @@ extension Store {
 
   /// Within a `write`: a complete contact list was received; contacts that are not in it are removed.
   public func removeContacts(notIn seen: Set<PublicKey>, at moment: Moment) throws(SQLiteError) {
-    var gone: [PublicKey] = []
-    try database.every("SELECT key FROM contacts WHERE on_radio = 1") { row in
-      if let key = PublicKey(bytes: row.blob(0)), !seen.contains(key) { gone.append(key) }
-    }
-    for key in gone where try markRemoved(key) {
+    let known = try database.rows("SELECT key FROM contacts WHERE on_radio = 1") { PublicKey(bytes: $0.blob(0)) }
+    for key in known.filter({ !seen.contains($0) }) where try markRemoved(key) {
       try append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: false))
     }
   }

@@ -138,18 +138,17 @@ extension Store {
 
   func readRadios() throws(SQLiteError) -> RadioState {
     var state = RadioState()
-    try database.every(
+    state.all = try database.rows(
       """
       SELECT id, key, name, first_seen, last_seen, first_message, last_message, since_message, messages FROM radios
       ORDER BY id
       """
     ) { row in
-      guard let key = PublicKey(bytes: row.blob(1)) else { return }
-      state.all.append(
-        KnownRadio(
-          id: row.integer(0), key: key, name: Text(bytes: row.blob(2)), firstSeen: row.integer(3),
-          lastSeen: row.integer(4), firstMessage: row.integer(5), lastMessage: row.integerIfAny(6),
-          sinceMessage: row.integer(7), messages: row.integer(8)))
+      guard let key = PublicKey(bytes: row.blob(1)) else { return nil }
+      return KnownRadio(
+        id: row.integer(0), key: key, name: Text(bytes: row.blob(2)), firstSeen: row.integer(3),
+        lastSeen: row.integer(4), firstMessage: row.integer(5), lastMessage: row.integerIfAny(6),
+        sinceMessage: row.integer(7), messages: row.integer(8))
     }
     state.present = try database.meta("radio")?.integer ?? 1
     return state
