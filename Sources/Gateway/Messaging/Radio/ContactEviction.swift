@@ -129,12 +129,11 @@ public final class ContactEviction {
   /// Writes the evictions to disk first: so a message always restores a node that is gone from the radio, whenever this program ends.
   private func evict(_ leaving: [StoredContact]) async -> Bool {
     let leaving = leaving.map(\.contact)
-    do throws(StoreError) {
-      try await store.save { store throws(SQLiteError) in
-        for contact in leaving { try store.setEvicted(contact.key, true) }
-      }
-    } catch {
-      log.info("contact eviction failed: \(error)")
+    let commit = store.write { store throws(SQLiteError) in
+      for contact in leaving { try store.setEvicted(contact.key, true) }
+    }
+    if let failure = await commit.failure() {
+      log.info("contact eviction failed: \(failure)")
       return false
     }
     for (place, contact) in leaving.enumerated() {
@@ -202,11 +201,10 @@ public final class ContactEviction {
 
   private func putBack(_ stored: StoredContact) async throws(Refusal) {
     try await seat(stored, for: .ours)
-    do throws(StoreError) {
-      try await store.save { store throws(SQLiteError) in try store.setEvicted(stored.contact.key, false) }
-    } catch {
+    let commit = store.write { store throws(SQLiteError) in try store.setEvicted(stored.contact.key, false) }
+    if let failure = await commit.failure() {
       // The radio has it, and the next sync updates the store.
-      log.warning("cannot record that \(stored.contact.name.string) was restored: \(error)")
+      log.warning("cannot record that \(stored.contact.name.string) was restored: \(failure)")
     }
     look()
   }

@@ -16,13 +16,9 @@ extension Messenger {
     let intake = known.isEmpty ? try admit(request) : Intake([])
     // A known message may be from this turn, and not on disk yet.
     guard known.isEmpty || arriving > 0 else { return known }
-    do throws(StoreError) {
-      try await store.save { store throws(SQLiteError) in try insert(intake) }
-    } catch {
-      settle(intake, error)
-      throw .store(error)
-    }
-    settle(intake, nil)
+    let failure = await store.write { store throws(SQLiteError) in try insert(intake) }.failure()
+    settle(intake, failure)
+    if let failure { throw .store(failure) }
     return known + intake.kept
   }
 

@@ -323,17 +323,13 @@ final class CommandIntake {
     }
     let moment = Moment(clock)
     let bytes = Self.answer(command, answer)
-    do throws(StoreError) {
-      try await store.save { [upstream] store throws(SQLiteError) in
-        try store.append(.command, at: moment, body: Self.event(command, answer))
-        guard !command.id.isEmpty else { return }
-        try store.answerCommand(command.id, of: upstream, body: command.body.bytes, answer: bytes)
-      }
-      return bytes
-    } catch {
-      // The store logs the failure.
-      return nil
+    let commit = store.write { [upstream] store throws(SQLiteError) in
+      try store.append(.command, at: moment, body: Self.event(command, answer))
+      guard !command.id.isEmpty else { return }
+      try store.answerCommand(command.id, of: upstream, body: command.body.bytes, answer: bytes)
     }
+    // The store logs a failure.
+    return await commit.failure() == nil ? bytes : nil
   }
 
   /// Journals the end of a command again if the hub's queue has a command that has ended here: the hub queued it after

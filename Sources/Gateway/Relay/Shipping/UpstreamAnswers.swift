@@ -153,12 +153,9 @@ extension Upstream {
   func remove(_ letter: Int64, _ seq: Int64) {
     shipment.hold(.removing)
     underWay.writes.begin { [name, store, weak self] in
-      var failure: StoreError?
-      do throws(StoreError) {
-        try await store.save { store throws(SQLiteError) in try store.removeDeadLetter(upstream: name, seq: seq) }
-      } catch {
-        failure = error
-      }
+      let failure = await store.write { store throws(SQLiteError) in
+        try store.removeDeadLetter(upstream: name, seq: seq)
+      }.failure()
       guard let self, !self.isClosed else { return }
       self.shipment.release([.removing])
       if let failure {
@@ -277,15 +274,10 @@ extension Upstream {
   ) {
     let (epoch, told, tooOld) = (store.epoch, journal.told, journal.tooOld.all)
     underWay.writes.begin { [weak self, store, name] in
-      var failure: StoreError?
-      do throws(StoreError) {
-        try await store.save(when: when) { store throws(SQLiteError) in
-          try work(store)
-          try store.setCursor(of: name, to: seqs, told: told, tooOld: tooOld)
-        }
-      } catch {
-        failure = error
-      }
+      let failure = await store.write(when: when) { store throws(SQLiteError) in
+        try work(store)
+        try store.setCursor(of: name, to: seqs, told: told, tooOld: tooOld)
+      }.failure()
       if failure == nil { isKept() }
       guard let self, !self.isClosed else { return }
       self.shipment.release([.burying, .keepingCursor])
