@@ -120,11 +120,7 @@ final class CommandIntake {
     let most = max(least, 2 * settings.perMinute)
     guard answers.count < most else {
       refused += 1
-      if unansweredLines.take(at: loop.now) {
-        log.warning(
-          "\(upstream): more than \(most) requests a minute: the rest get no answer (logged at most once an hour)"
-        )
-      }
+      warn("more than \(most) requests a minute: the rest get no answer", within: &unansweredLines)
       return false
     }
     answers.append(loop.now)
@@ -141,9 +137,7 @@ final class CommandIntake {
   /// An unreadable command is counted, not journaled, and gets an answer only within the limit for commands.
   private func refuseUnread(_ refusal: Unreadable) -> [UInt8] {
     refused += 1
-    if unreadLines.take(at: loop.now) {
-      log.warning("\(upstream): a message is not a command: \(refusal.message) (logged at most once an hour)")
-    }
+    warn("a message is not a command: \(refusal.message)", within: &unreadLines)
     guard !refusal.isAnswer, isWithinLimit() else { return [] }
     return Self.answer(refusal.command, .refused(code: "invalid", message: refusal.message))
   }
@@ -151,10 +145,14 @@ final class CommandIntake {
   /// A message of a broker on another topic than that for commands.
   func refuseForeign(_ trouble: String) {
     refused += 1
-    if foreignLines.take(at: loop.now) { warn("\(trouble) (logged at most once an hour)") }
+    warn(trouble, within: &foreignLines)
   }
 
   func warn(_ words: String) { log.warning("\(upstream): \(words)") }
+
+  private func warn(_ words: String, within lines: inout Ration) {
+    if lines.take(at: loop.now) { warn("\(words) (logged at most once an hour)") }
+  }
 
   private func read(_ payload: [UInt8]) -> Result<RemoteCommand, Unreadable> {
     // `try?`: all errors get the same answer.
@@ -227,9 +225,8 @@ final class CommandIntake {
 
   private func tell(_ refusal: String, missing right: String) {
     unpermitted.insert(right)
-    guard rightLines[right, default: .hourly].take(at: loop.now) else { return }
     let line = Upstream.Settings.line(permitting: settings.allowed.union([right]))
-    log.warning("\(upstream): \(refusal); to permit it: \(line) (logged at most once an hour)")
+    warn("\(refusal); to permit it: \(line)", within: &rightLines[right, default: .hourly])
   }
 
   // MARK: The queue
@@ -300,10 +297,7 @@ final class CommandIntake {
   /// Commands beyond the limit are not journaled: a flood must not fill the journal.
   private func isWithinLimit() -> Bool {
     guard hasRoom() else {
-      if limitLines.take(at: loop.now) {
-        log.warning(
-          "\(upstream): more than \(settings.limit) are refused (logged at most once an hour)")
-      }
+      warn("more than \(settings.limit) are refused", within: &limitLines)
       return false
     }
     recent.append(loop.now)
@@ -315,10 +309,7 @@ final class CommandIntake {
   /// Stores the answer, with the event. Returns it; `nil`: the disk refused it.
   private func end(_ command: RemoteCommand, _ answer: CommandAnswer) async -> [UInt8]? {
     if case .notKept(let message) = answer {
-      if notKeptLines.take(at: loop.now) {
-        log.warning(
-          "\(upstream): a command was not accepted: \(message); it will be tried again (logged at most once an hour)")
-      }
+      warn("a command was not accepted: \(message); it will be tried again", within: &notKeptLines)
       return nil
     }
     let moment = Moment(clock)
