@@ -232,10 +232,11 @@ enum UpstreamConfiguration {
     let stats = table.integer("stats_interval_s", in: 30...86_400, default: 300)
     guard let topic, let status else { return nil }
     if isCompact { checkCompact(topic, isOneForm: template == nil && observer == nil, &table) }
-    var mqtt = UpstreamSettings.MQTTSettings(
-      user: user, passwordFile: password, clientID: client, certificate: certificate, key: key,
-      keepAlive: UInt16(keepAlive), topic: topic, statusTopic: status, template: template, commandTopic: commands,
-      homeAssistantPrefix: wantsHome ? prefix : nil, homeAssistantNotify: notify)
+    var mqtt = UpstreamSettings.MQTTSettings(topic, status: status)
+    (mqtt.user, mqtt.passwordFile, mqtt.clientID) = (user, password, client)
+    (mqtt.certificate, mqtt.key, mqtt.keepAlive) = (certificate, key, UInt16(keepAlive))
+    (mqtt.template, mqtt.commandTopic) = (template, commands)
+    (mqtt.homeAssistantPrefix, mqtt.homeAssistantNotify) = (wantsHome ? prefix : nil, notify)
     (mqtt.observer, mqtt.token, mqtt.statsInterval) = (observer, token, stats)
     mqtt.isCompact = isCompact
     mqtt.version = UpstreamSettings.MQTTSettings.versions[version] ?? nil

@@ -78,7 +78,7 @@ public struct UpstreamSettings: Equatable, Sendable {
     public var certificate: String?
     public var key: String?
     /// Seconds between pings when nothing else is sent.
-    public var keepAlive: UInt16
+    public var keepAlive: UInt16 = 300
     /// The only permitted version; `nil`: 5, or 3.1.1 if that does not work.
     public var version: MQTTVersion?
     public var topic: TopicTemplate
@@ -92,7 +92,7 @@ public struct UpstreamSettings: Equatable, Sendable {
     /// Home Assistant's discovery prefix; `nil`: no discovery.
     public var homeAssistantPrefix: String?
     /// Nodes and channels for which Home Assistant gets an entity to send to.
-    public var homeAssistantNotify: [String]
+    public var homeAssistantNotify: [String] = []
     /// Sends the packets that the radio hears to analyzers.
     public var observer: Observer?
     /// The radio signs the password for the broker.
@@ -102,26 +102,6 @@ public struct UpstreamSettings: Equatable, Sendable {
 
     /// Versions by their names in the configuration.
     public static let versions: [String: MQTTVersion?] = ["auto": .none, "5": .v5, "3.1.1": .v3]
-
-    public init(
-      user: String? = nil, passwordFile: String? = nil, clientID: String? = nil, certificate: String? = nil,
-      key: String? = nil, keepAlive: UInt16 = 300, topic: TopicTemplate, statusTopic: TopicTemplate,
-      template: BodyTemplate? = nil, commandTopic: TopicTemplate? = nil, homeAssistantPrefix: String? = nil,
-      homeAssistantNotify: [String] = []
-    ) {
-      self.user = user
-      self.passwordFile = passwordFile
-      self.clientID = clientID
-      self.certificate = certificate
-      self.key = key
-      self.keepAlive = keepAlive
-      self.topic = topic
-      self.statusTopic = statusTopic
-      self.template = template
-      self.commandTopic = commandTopic
-      self.homeAssistantPrefix = homeAssistantPrefix
-      self.homeAssistantNotify = homeAssistantNotify
-    }
   }
 
   /// The server that a URL names; `nil`: it names none.
@@ -238,6 +218,11 @@ extension UpstreamSettings {
     let way: [String] = if case .through(let proxy) = proxy { proxy.texts } else { [] }
     return (common + own).map { $0 ?? "" } + way
   }
+}
+
+extension UpstreamSettings.MQTTSettings {
+  /// The other settings have their usual values.
+  public init(_ topic: TopicTemplate, status: TopicTemplate) { self.init(topic: topic, statusTopic: status) }
 }
 
 /// Creates the carrier for an upstream.
