@@ -99,13 +99,7 @@ import Testing
     }
     try shop.store.commitNow()
     _ = try attach(shop, 2)
-    func live() throws -> [String] {
-      var keys: [String] = []
-      try shop.store.eachLiveOutgoing {
-        keys.append($0.key); return true
-      }
-      return keys
-    }
+    func live() throws -> [String] { try shop.store.liveOutgoing().map(\.key) }
     #expect(try live().isEmpty && shop.store.heldCount() == 1)
     message = try #require(try shop.store.outgoing(key: "k"))
     message.radio = 2

@@ -183,11 +183,7 @@ public final class Messenger {
 
   /// Takes up the messages that had not ended when the program did.
   func resume() throws(StoreError) {
-    var waiting: [OutgoingMessage] = []
-    try store.eachLiveOutgoing { message in
-      waiting.append(message)
-      return true
-    }
+    let waiting = try store.liveOutgoing()
     // All reads come before the first effect: after one that fails, a messenger can be made anew.
     var withPaths: Set<PublicKey> = []
     for row in waiting where row.attempts.next > 0 {

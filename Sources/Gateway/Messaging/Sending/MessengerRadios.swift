@@ -144,14 +144,7 @@ extension Messenger {
   }
 
   func heldKeys() throws(Refusal) -> [String] {
-    var keys: [String] = []
-    try Refusal.translating { () throws(StoreError) in
-      try store.eachHeldOutgoing { message in
-        keys.append(message.key)
-        return true
-      }
-    }
-    return keys
+    try Refusal.translating { () throws(StoreError) in try store.heldOutgoing().map(\.key) }
   }
 
   /// Ends a held message: no radio sends it.
@@ -185,10 +178,9 @@ extension Messenger {
   func expireHeld() {
     var (over, next): ([OutgoingMessage], MonotonicTime) = ([], .never)
     do {
-      try store.eachHeldOutgoing { message in
+      for message in try store.heldOutgoing() {
         let time = expiry(of: message)
         if time <= loop.now { over.append(row(message.id) ?? message) } else { next = min(next, time) }
-        return true
       }
     } catch {
       log.error("held messages cannot be read: \(error)")

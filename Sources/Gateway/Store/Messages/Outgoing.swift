@@ -239,14 +239,16 @@ extension Store {
     try database.first("SELECT \(Self.outgoingColumns) FROM outgoing WHERE \(condition)", [value]) { Self.outgoing($0) }
   }
 
-  /// Messages of the attached radio that have not ended, in order. Return false to stop.
-  public func eachLiveOutgoing(_ row: (OutgoingMessage) -> Bool) throws(StoreError) {
-    try eachOutgoing("ended_at IS NULL AND radio = ? ORDER BY id", [.integer(radio)], row)
-  }
+  /// Messages of the attached radio that have not ended, in order.
+  public func liveOutgoing() throws(StoreError) -> [OutgoingMessage] { try unendedOutgoing("radio = ?") }
 
-  /// Messages of other radios that have not ended, in order. Return false to stop.
-  public func eachHeldOutgoing(_ row: (OutgoingMessage) -> Bool) throws(StoreError) {
-    try eachOutgoing("ended_at IS NULL AND radio <> ? ORDER BY id", [.integer(radio)], row)
+  /// Messages of other radios that have not ended, in order.
+  public func heldOutgoing() throws(StoreError) -> [OutgoingMessage] { try unendedOutgoing("radio <> ?") }
+
+  private func unendedOutgoing(_ whose: String) throws(StoreError) -> [OutgoingMessage] {
+    try rows(
+      "SELECT \(Self.outgoingColumns) FROM outgoing WHERE ended_at IS NULL AND \(whose) ORDER BY id", [.integer(radio)]
+    ) { Self.outgoing($0) }
   }
 
   /// The newest `limit` messages, and all that have not ended, oldest first; of them those with ids greater than `after`. With a radio: its own
