@@ -85,12 +85,8 @@ public final class NodePolling {
 
   /// Begins work that ends when the link is down.
   private func begin(_ work: @escaping () async throws(CancellationError) -> Void) {
-    let task = messenger.loop.begin {
-      do throws(CancellationError) { try await work() } catch {
-        // The link is down, or the settings have changed.
-      }
-    }
-    tasks.append(task)
+    // `try?`: the link is down, or the settings have changed.
+    tasks.append(messenger.loop.begin { try? await work() })
   }
 
   /// Another radio is attached: it has to log in to its rooms itself.

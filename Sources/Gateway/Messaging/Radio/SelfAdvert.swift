@@ -141,11 +141,8 @@ public final class SelfAdvert {
     task?.cancel()
     task = nil
     guard isUp, due != nil else { return }
-    task = messenger.loop.begin {
-      do throws(CancellationError) { try await self.advertise() } catch {
-        // The link is down, or the settings have changed.
-      }
-    }
+    // `try?`: the link is down, or the settings have changed.
+    task = messenger.loop.begin { try? await self.advertise() }
   }
 
   private func advertise() async throws(CancellationError) {

@@ -33,11 +33,8 @@ extension Messenger {
   }
 
   private func begin(_ id: Int64, _ attempts: Mailbox<Attempt>) -> LoopTask {
-    loop.begin {
-      do throws(CancellationError) { try await self.deliver(id, attempts) } catch {
-        // Another radio is attached, or the daemon ends: the message's row stays as it is.
-      }
-    }
+    // `try?`: another radio is attached, or the daemon ends: the message's row stays as it is.
+    loop.begin { try? await self.deliver(id, attempts) }
   }
 
   /// Ends the attempts of a message that has ended, or that waits for its turn again.
