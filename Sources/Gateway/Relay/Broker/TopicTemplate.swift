@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import JSON
-import UntrustedText
 
 /// A topic with `{field}` in it: `gateway`, `kind`, or a field of the event's body.
 ///
@@ -12,16 +12,10 @@ public struct TopicTemplate: Equatable, Sendable {
     public let description: String
   }
 
+  /// Brokers compare topics byte by byte, as `Text` does.
   private enum Piece: Equatable {
-    case text(String)
-    case field(String)
-
-    static func == (left: Piece, right: Piece) -> Bool {
-      switch (left, right) {
-      case (.text(let mine), .text(let other)), (.field(let mine), .field(let other)): mine.isExactly(other)
-      default: false
-      }
-    }
+    case text(Text)
+    case field(Text)
   }
 
   private let pieces: [Piece]
@@ -42,24 +36,26 @@ public struct TopicTemplate: Equatable, Sendable {
       guard !name.isEmpty, name.allSatisfy({ $0.isLetter || $0.isNumber || $0 == "_" }) else {
         throw Failure(description: "\"{\(name)}\" is not a field")
       }
-      pieces += [.text(String(rest[..<open])), .field(String(name))]
+      pieces += [.text(Text(String(rest[..<open]))), .field(Text(String(name)))]
       rest = rest[rest.index(after: close)...]
     }
-    self.pieces = pieces + [.text(String(rest))]
+    self.pieces = pieces + [.text(Text(String(rest)))]
   }
 
   /// Names of the fields in it.
-  public var fields: [String] { pieces.compactMap { if case .field(let name) = $0 { name } else { nil } } }
+  public var fields: [String] { pieces.compactMap { if case .field(let name) = $0 { name.string } else { nil } } }
 
   func render(kind: String, gateway: String, body: JSONValue) -> String {
     var topic = ""
     for piece in pieces {
       switch piece {
-      case .text(let text): topic += text
+      case .text(let text): topic += text.string
       case .field("gateway"): topic += Self.clean(gateway)
       case .field("kind"): topic += Self.clean(kind)
       case .field where topic.utf8.count > Self.longestTopic: continue
-      case .field(let name): topic += Self.clean(body[name]?.string ?? body[name]?.integer.map { "\($0)" } ?? "none")
+      case .field(let name):
+        let value = body[name.string]
+        topic += Self.clean(value?.string ?? value?.integer.map { "\($0)" } ?? "none")
       }
     }
     // Topics with this beginning are the broker's own.
