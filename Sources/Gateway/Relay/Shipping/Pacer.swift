@@ -22,11 +22,6 @@ struct Pacer: Equatable {
   /// After so long without a full line, its speed is unknown.
   static let lasting: Duration = .seconds(600)
 
-  /// A silence that is not explained yet; `before`: the window before it.
-  private struct Doubt: Equatable {
-    var before: Int
-  }
-
   /// Bytes that may be under way; one event always may.
   private(set) var window = 1
   /// How long an answer takes when none of our data is queued.
@@ -42,7 +37,8 @@ struct Pacer: Equatable {
   private var provenAt: MonotonicTime?
   /// The end of a silence: batches that were sent before it have waited for it.
   private var resumedAt: MonotonicTime?
-  private var doubt: Doubt?
+  /// The window before a silence that is not explained yet.
+  private var doubt: Int?
 
   /// The number of batches into which the window is divided, if `most` may be under way. One batch after another leaves the line idle for a round
   /// trip; two are enough for a small window.
@@ -55,7 +51,7 @@ struct Pacer: Equatable {
   /// A new connection begins with one event again, and soon reaches half of the window before it.
   mutating func reset() {
     var next = Pacer()
-    next.known = max(known, max(window, doubt?.before ?? 1) / 2)
+    next.known = max(known, max(window, doubt ?? 1) / 2)
     next.provenAt = provenAt
     self = next
   }
@@ -92,7 +88,7 @@ struct Pacer: Equatable {
       let least = max(window, bytes)
       window = max(least + bytes, min(least + bytes * 3, known))
     }
-    if let doubt { window = max(window, doubt.before) }
+    if let doubt { window = max(window, doubt) }
     doubt = nil
     window = min(window, max(limit, 1))
     return true
@@ -101,7 +97,7 @@ struct Pacer: Equatable {
   private mutating func wasSilent(for silence: Duration, _ base: Duration, _ bytes: Int, _ now: MonotonicTime) -> Bool {
     resumedAt = now
     guard doubt != nil else {
-      doubt = Doubt(before: window)
+      doubt = window
       window = max(1, window / 2)
       return false
     }
@@ -119,6 +115,6 @@ struct Pacer: Equatable {
     window = max(1, Int(min(bytes, Double(window))))
     (known, shrunkAt, provenAt) = (window, now, now)
     // The doubt remains until an answer is quick.
-    if doubt != nil { doubt = Doubt(before: window) }
+    if doubt != nil { doubt = window }
   }
 }
