@@ -52,7 +52,9 @@ struct Batch {
   ) throws(StoreError) {
     self.lane = lane
     last = cursor
-    var reading = Reading(limits: limits, expected: cursor + 1, lane: lane, folding: folding, had: had, only: only)
+    var reading = Reading(
+      limits: limits, expected: cursor + 1, lane: lane, folding: folding, had: had, only: only.map { Set($0) },
+      limit: only?.last ?? .max)
     var (rows, goesOn) = (0, true)
     let most = limits.events + Self.maxSkipped
     try store.readJournal(after: cursor, limit: most, lane: lane, withWays: filter.takesWays) { event, isSound in
@@ -140,17 +142,12 @@ private struct Reading {
   var leftOut = 0
   var tooOld: [Int64] = []
   /// The time of the last row, which a gap after it gets.
-  private var at: Int64 = 0
-  private let had: Int64
+  var at: Int64 = 0
+  let had: Int64
   /// Only these events are taken, and nothing behind the last of them is read; `nil`: all.
-  private let only: Set<Int64>?
-  private let limit: Int64
+  let only: Set<Int64>?
+  let limit: Int64
   var failure: StoreError?
-
-  init(limits: Batch.Limits, expected: Int64, lane: Lane?, folding: Folding?, had: Int64, only: [Int64]?) {
-    (self.limits, self.expected, self.lane, self.folding, self.had) = (limits, expected, lane, folding, had)
-    (self.only, limit) = (only.map { Set($0) }, only?.last ?? .max)
-  }
 
   /// False: the batch is complete.
   mutating func take(
