@@ -56,13 +56,8 @@ final class AllowanceAccount {
     return localtime_r(&moment, &parts) == nil ? 0 : Int64(parts.tm_gmtoff)
   }
 
-  private static func letter(_ lane: Lane) -> UInt8 {
-    switch lane {
-    case .messages: UInt8(ascii: "m")
-    case .nodes: UInt8(ascii: "n")
-    case .packets: UInt8(ascii: "p")
-    }
-  }
+  /// The first of the lane's name: `m`, `n` or `p`.
+  private static func letter(_ lane: Lane) -> UInt8 { Array(lane.rawValue.utf8)[0] }
 
   private static let low = UInt8(ascii: "l")
 
