@@ -10,11 +10,6 @@ struct Attempt {
   let airtime: Int64
 }
 
-struct HandedMessage {
-  let id: Int64
-  let question: RadioQuestion
-}
-
 /// Messages under way, each with the task that makes its attempts: at most one more than the machine lets wait for acknowledgements.
 struct MessagesUnderWay {
   /// A message's attempts, as the machine allows them.
@@ -25,7 +20,7 @@ struct MessagesUnderWay {
 
   private var messages: [Int64: UnderWay] = [:]
   /// The message that was handed to the radio, until the machine has the radio's answer.
-  private(set) var handed: HandedMessage?
+  private(set) var handed: (id: Int64, question: RadioQuestion)?
 
   var count: Int { messages.count }
   var isEmpty: Bool { messages.isEmpty }
@@ -46,7 +41,7 @@ struct MessagesUnderWay {
     (messages, handed) = ([:], nil)
   }
 
-  mutating func gave(_ id: Int64, _ question: RadioQuestion) { handed = HandedMessage(id: id, question: question) }
+  mutating func gave(_ id: Int64, _ question: RadioQuestion) { handed = (id, question) }
 
   /// Removes and returns the radio's answer to the handed message.
   mutating func takeAnswer() -> (id: Int64, answer: RadioAnswer)? {
