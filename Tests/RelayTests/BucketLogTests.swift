@@ -95,7 +95,7 @@ private final class EndlessSource: UpdatesSource {
     var lines: [String] = []
     let log = Log(level: .notice, sink: { _, line in lines.append(line) })
     let intake = CommandIntake(
-      CommandIntake.Settings(allowed: [], perMinute: 10), upstream: "hub", store: store, on: loop, log: log)
+      Upstream.Settings(name: "hub", allowed: [], commandsPerMinute: 10), store: store, on: loop, log: log)
     let source = EndlessSource(lie)
     let sync = BucketSync(
       upstream: "hub", rights: ["documents"], store: store, source: source, commands: intake, on: loop, log: log,
@@ -124,7 +124,7 @@ private final class EndlessSource: UpdatesSource {
     var lines: [String] = []
     let log = Log(level: .debug, sink: { level, line in if level == .debug { lines.append(line) } })
     let intake = CommandIntake(
-      CommandIntake.Settings(allowed: ["send"], perMinute: 10), upstream: "hub", store: store, on: loop, log: log)
+      Upstream.Settings(name: "hub", allowed: ["send"], commandsPerMinute: 10), store: store, on: loop, log: log)
     let source = ReadySource()
     let sync = BucketSync(
       upstream: "hub", rights: ["send", "documents"], store: store, source: source, commands: intake, on: loop,
@@ -163,7 +163,7 @@ private final class EndlessSource: UpdatesSource {
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     loop.afterTurn { store.commit() }
     let log = Log(sink: { _, _ in })
-    let intake = CommandIntake(CommandIntake.Settings(), upstream: "hub", store: store, on: loop, log: log)
+    let intake = CommandIntake(Upstream.Settings(name: "hub"), store: store, on: loop, log: log)
     let sync = BucketSync(
       upstream: "hub", rights: ["documents"], store: store, source: ReadySource(), commands: intake, on: loop, log: log,
       acknowledged: { 0 })
@@ -202,7 +202,7 @@ private final class EndlessSource: UpdatesSource {
     defer { withExtendedLifetime(scratch) {} }
     let store = try Store(Store.Settings(location: scratch.location("gw.db")))
     let desk = CommandIntake(
-      CommandIntake.Settings(perMinute: 3), upstream: "broker", store: store, on: loop, log: Log())
+      Upstream.Settings(name: "broker", commandsPerMinute: 3), store: store, on: loop, log: Log())
     var answered = 0
     for _ in 0..<2 {
       for _ in 0..<100 { answered += desk.mayAnswer(atLeast: 0) ? 1 : 0 }

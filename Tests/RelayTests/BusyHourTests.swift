@@ -135,7 +135,7 @@ private final class Hour {
   @Test func `a command is on disk before its answer, together with earlier waiting writes`() throws {
     let hour = try Hour(.durable)
     let desk = CommandIntake(
-      CommandIntake.Settings(allowed: ["send"]), upstream: "hub", store: hour.store, on: hour.loop, log: Log())
+      Upstream.Settings(name: "hub", allowed: ["send"]), store: hour.store, on: hour.loop, log: Log())
     let host = Host()
     desk.host = host
     hour.write(.packet, .heard)

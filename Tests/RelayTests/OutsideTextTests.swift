@@ -35,7 +35,7 @@ private final class SlowHost: RelayHost {
     let loop = EventLoop()
     let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
     let desk = CommandIntake(
-      CommandIntake.Settings(allowed: ["send"]), upstream: "hub", store: store, on: loop, log: Log())
+      Upstream.Settings(name: "hub", allowed: ["send"]), store: store, on: loop, log: Log())
     let host = SlowHost()
     desk.host = host
     var answers: [String] = []

@@ -103,7 +103,7 @@ private final class WaitingSource: UpdatesSource {
       let store = try Store(Store.Settings(location: scratch.location("gw.db")), clocks: loop.clocks)
       loop.afterTurn { store.commit() }
       let intake = CommandIntake(
-        CommandIntake.Settings(allowed: ["send"]), upstream: "hub", store: store, on: loop,
+        Upstream.Settings(name: "hub", allowed: ["send"]), store: store, on: loop,
         log: Log(sink: { _, _ in }))
       let waited = age.map { #""age_ms":\#($0),"# } ?? ""
       let page = #"""

@@ -45,7 +45,7 @@ private final class FullDisk: RelayHost {
       proxy: nil, store: store, on: loop)
     var lines: [String] = []
     let intake = CommandIntake(
-      CommandIntake.Settings(allowed: ["send"], perMinute: 10), upstream: "b", store: store, on: loop,
+      Upstream.Settings(name: "b", allowed: ["send"], commandsPerMinute: 10), store: store, on: loop,
       log: Log(level: .warning, sink: { _, line in lines.append(line) }))
     intake.host = host
     carrier.commands = intake
@@ -77,7 +77,7 @@ private final class FullDisk: RelayHost {
       proxy: nil, store: store, on: loop)
     var lines: [String] = []
     let intake = CommandIntake(
-      CommandIntake.Settings(), upstream: "b", store: store, on: loop,
+      Upstream.Settings(name: "b"), store: store, on: loop,
       log: Log(level: .warning, sink: { _, line in lines.append(line) }))
     carrier.commands = intake
     var acknowledged = 0
@@ -106,7 +106,7 @@ private final class FullDisk: RelayHost {
         run: [program], user: geteuid() == 0 ? "nobody" : nil, timeout: .seconds(10), memory: 1 << 28, replies: true,
         socket: ""), name: "h", takesGaps: true, store: store, on: loop, log: log)
     let intake = CommandIntake(
-      CommandIntake.Settings(allowed: ["send"]), upstream: "hook/h", store: store, on: loop, log: log)
+      Upstream.Settings(name: "hook/h", allowed: ["send"]), store: store, on: loop, log: log)
     intake.host = host
     hook.commands = intake
     let body = Array(#"{"kind":"channel","channel":"00112233445566778899aabbccddeeff","text":"hi"}"#.utf8)

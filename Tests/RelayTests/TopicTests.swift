@@ -81,7 +81,7 @@ import Testing
     let store = try Store(Store.Settings(location: scratch.location("gw.db"), gatewayID: "hill"))
     var lines: [String] = []
     let desk = CommandIntake(
-      CommandIntake.Settings(allowed: ["send"], perMinute: 3), upstream: "b", store: store, on: loop,
+      Upstream.Settings(name: "b", allowed: ["send"], commandsPerMinute: 3), store: store, on: loop,
       log: Log(level: .debug, sink: { _, line in lines.append(line) }))
     var answers: [String] = []
     let junk = ["{}", "x", #"{"id":"a","ok":false,"code":"invalid"}"#, #"{"kind":"command","body":{}}"#, "{}", "{}"]

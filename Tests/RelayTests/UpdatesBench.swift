@@ -20,7 +20,7 @@ final class UpdatesBench {
     var say: (String) -> Void = { _ in }
     let log = Log(level: .notice, sink: { _, line in say(line) })
     let intake = CommandIntake(
-      CommandIntake.Settings(allowed: [], perMinute: 10), upstream: "hub", store: store, on: loop, log: log)
+      Upstream.Settings(name: "hub", allowed: [], commandsPerMinute: 10), store: store, on: loop, log: log)
     intake.host = host
     sync = BucketSync(
       upstream: "hub", rights: rights, store: store, source: source, commands: intake, on: loop, log: log,

@@ -238,7 +238,7 @@ private final class HubTalk: RelayHost {
     Self.count += 1
     upstream = "hub\(Self.count)"
     intake = CommandIntake(
-      CommandIntake.Settings(allowed: ["send", "status"], perMinute: 10), upstream: upstream, store: Self.store,
+      Upstream.Settings(name: upstream, allowed: ["send", "status"], commandsPerMinute: 10), store: Self.store,
       on: loop, log: log)
     intake.host = self
     loop.afterTurn { Self.store.commit() }

@@ -32,19 +32,6 @@ public enum CommandAnswer: Equatable, Sendable {
 /// Accepts commands of one upstream: only allowed ones, a limited number a minute, each once, and journals them. They
 /// come live, or from the queue on disk, where a hub's bucket put them. Source: docs/hub-protocol.md.
 final class CommandIntake {
-  struct Settings: Equatable, Sendable {
-    /// Nothing unless the configuration names it.
-    var allowed: Set<String> = []
-    var perMinute = 10
-    /// `nil`: `perMinute` is the only limit.
-    var perHour: Int?
-
-    /// For texts.
-    fileprivate var limit: String {
-      perHour.map { "\(perMinute) commands a minute and \($0) an hour" } ?? "\(perMinute) commands a minute"
-    }
-  }
-
   /// Commands that can be allowed.
   static let known = ["send", "sync", "status"]
   /// The maximum size of a command, in bytes.
@@ -52,7 +39,7 @@ final class CommandIntake {
   /// The pause before a command that the disk refused, or that has to wait, is tried again.
   static let pause: Duration = .seconds(10)
 
-  private let settings: Settings
+  private let settings: Upstream.Settings
   private let upstream: String
   private let store: Store
   private let loop: EventLoop
@@ -83,9 +70,9 @@ final class CommandIntake {
   /// Runs while the queue is not empty.
   private var queueTask: LoopTask?
 
-  init(_ settings: Settings, upstream: String, store: Store, on loop: EventLoop, log: Log) {
+  init(_ settings: Upstream.Settings, store: Store, on loop: EventLoop, log: Log) {
     self.settings = settings
-    self.upstream = upstream
+    upstream = settings.name
     self.store = store
     self.loop = loop
     tasks = LoopTasks(on: loop)
@@ -103,7 +90,7 @@ final class CommandIntake {
       guard isWithinLimit() else {
         refused += 1
         return Self.answer(
-          command, .refused(code: "full", message: "at most \(settings.limit)"), isRetryable: true
+          command, .refused(code: "full", message: "at most \(limit)"), isRetryable: true
         )
       }
       let answer = await run(command)
@@ -117,7 +104,7 @@ final class CommandIntake {
   /// of commands, and at least to `least` a minute.
   func mayAnswer(atLeast least: Int) -> Bool {
     answers.removeAll { loop.now - $0 >= .seconds(60) }
-    let most = max(least, 2 * settings.perMinute)
+    let most = max(least, 2 * settings.commandsPerMinute)
     guard answers.count < most else {
       refused += 1
       warn("more than \(most) requests a minute: the rest get no answer", within: &unansweredLines)
@@ -289,15 +276,22 @@ final class CommandIntake {
 
   private func hasRoom() -> Bool {
     let now = loop.now
-    recent.removeAll { now - $0 >= .seconds(settings.perHour == nil ? 60 : 3600) }
-    let inMinute = settings.perHour == nil ? recent.count : recent.count { now - $0 < .seconds(60) }
-    return inMinute < settings.perMinute && recent.count < settings.perHour ?? .max
+    let perHour = settings.commandsPerHour
+    recent.removeAll { now - $0 >= .seconds(perHour == nil ? 60 : 3600) }
+    let inMinute = perHour == nil ? recent.count : recent.count { now - $0 < .seconds(60) }
+    return inMinute < settings.commandsPerMinute && recent.count < perHour ?? .max
+  }
+
+  /// For texts.
+  private var limit: String {
+    let inMinute = "\(settings.commandsPerMinute) commands a minute"
+    return settings.commandsPerHour.map { "\(inMinute) and \($0) an hour" } ?? inMinute
   }
 
   /// Commands beyond the limit are not journaled: a flood must not fill the journal.
   private func isWithinLimit() -> Bool {
     guard hasRoom() else {
-      warn("more than \(settings.limit) are refused", within: &limitLines)
+      warn("more than \(limit) are refused", within: &limitLines)
       return false
     }
     recent.append(loop.now)

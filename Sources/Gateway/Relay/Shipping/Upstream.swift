@@ -93,10 +93,7 @@ public final class Upstream {
     (self.settings, self.carrier, self.loop) = (settings, carrier, loop)
     underWay = UnderWay(on: loop)
     let log = log.about(.upstream, settings.name)
-    commands = CommandIntake(
-      CommandIntake.Settings(
-        allowed: settings.allowed, perMinute: settings.commandsPerMinute, perHour: settings.commandsPerHour),
-      upstream: settings.name, store: store, on: loop, log: log)
+    commands = CommandIntake(settings, store: store, on: loop, log: log)
     account = try Self.account(settings, store, loop, log)
     journal = try JournalReader(
       settings, serverKeepsCount: carrier.serverKeepsCount, store: store, clock: loop.wallClock, log: log)
