@@ -39,7 +39,9 @@ public final class Messenger {
     public var delivered: Int
     public var failed: Int
     public var sentOnChannels: Int
-    public var channel: ChannelReport
+    /// Per cent of the last two minutes in which the channel was used; the per cent from which on what is not urgent waits (100: it does not); and
+    /// whether something waits.
+    public var channel: (use: Double, limit: Int, waits: Bool)
   }
 
   public let store: Store
@@ -220,7 +222,10 @@ public final class Messenger {
       waitsForBudget: session.waitsForBudget,
       airtime: (used.airtime, session.budget.limits.airtime), messages: (used.messages, session.budget.limits.messages),
       delivered: counts.delivered, failed: counts.failed, sentOnChannels: counts.channel,
-      channel: channelReport)
+      channel: (
+        session.manners.use.percent(now: loop.now), session.manners.limit,
+        session.waitsForChannel || waitingForChannel > 0
+      ))
   }
 
   /// Whether a message waits until the hour's air time has room for it.

@@ -106,21 +106,6 @@ extension Messenger {
       "the channel stays busy (\(use) % of the last two minutes): what has waited long enough is sent all the same (see `meshpost airtime`; logged at most once an hour)"
     )
   }
-
-  /// What uses the channel.
-  public struct ChannelReport: Sendable {
-    /// Per cent of the last two minutes.
-    public var use: Double
-    /// From this on, what is not urgent waits; 100: it does not.
-    public var limit: Int
-    public var waits: Bool
-  }
-
-  public var channelReport: ChannelReport {
-    ChannelReport(
-      use: session.manners.use.percent(now: loop.now), limit: session.manners.limit,
-      waits: session.waitsForChannel || waitingForChannel > 0)
-  }
 }
 
 /// Air time since the program's start, by purpose, as counters: they never fall.
