@@ -36,9 +36,7 @@ public struct MessageStanding: Equatable, Sendable {
 extension Relay {
   /// Whether each upstream has a message.
   public func standings(of message: ConversationRow) throws(StoreError) -> [MessageStanding] {
-    var standings: [MessageStanding] = []
-    for upstream in upstreams { standings.append(try upstream.journal.standing(of: message)) }
-    return standings
+    try upstreams.map { (upstream) throws(StoreError) in try upstream.journal.standing(of: message) }
   }
 }
 
