@@ -34,7 +34,7 @@ public final class RadioTable {
     case .failed(.linkLost): throw .linkDown
     case .failed(.timedOut): throw .silence("the radio does not answer; it may have done it anyway")
     case .failed(.notSent): throw .silence("the radio does not answer; nothing was changed")
-    default: throw .radio("the radio sent an unexpected answer")
+    default: throw .unexpectedAnswer
     }
   }
 
@@ -98,9 +98,7 @@ public final class RadioTable {
 
   @discardableResult
   private func change(_ key: PublicKey, _ change: (inout Contact) -> Void) async throws(Refusal) -> Contact {
-    guard case .contact(let contact) = try await ask(.getContactByKey(key)) else {
-      throw .radio("the radio sent an unexpected answer")
-    }
+    guard case .contact(let contact) = try await ask(.getContactByKey(key)) else { throw .unexpectedAnswer }
     var changed = contact
     change(&changed)
     if changed != contact {
@@ -122,7 +120,7 @@ public final class RadioTable {
   /// When the radio heard the node's last advert, by its own clock, and the way that it came, beginning at the node.
   public func wayOfAdvert(of contact: Contact) async throws(Refusal) -> (time: UInt32, path: Path) {
     guard case .advertPath(let time, let path) = try await ask(.getAdvertPath(contact.key)) else {
-      throw .radio("the radio sent an unexpected answer")
+      throw .unexpectedAnswer
     }
     return (time, path)
   }
@@ -134,9 +132,7 @@ public final class RadioTable {
 
   /// A node's card as a link; `nil`: this radio's own.
   public func export(_ key: PublicKey?) async throws(Refusal) -> String {
-    guard case .exportContact(let card) = try await ask(.exportContact(key)) else {
-      throw .radio("the radio sent an unexpected answer")
-    }
+    guard case .exportContact(let card) = try await ask(.exportContact(key)) else { throw .unexpectedAnswer }
     return "meshcore://\(Hex.string(card))"
   }
 

@@ -103,6 +103,8 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     }
   }
 
+  static let unexpectedAnswer = Refusal.radio("the radio sent an unexpected answer")
+
   /// The result of `work`; a failure of the store becomes a refusal.
   public static func translating<Value>(_ work: () throws(StoreError) -> Value) throws(Refusal) -> Value {
     do { return try work() } catch { throw .store(error) }

@@ -47,7 +47,7 @@ extension Messenger {
     case .failed(.notSent): throw .silence("the radio does not answer; nothing was sent")
     case .failed(.timedOut): throw .silence("the radio does not answer; it may have sent it anyway")
     case .failed(.linkLost): throw .silence("the radio's link was lost; it may have sent it anyway")
-    default: throw .radio("the radio sent an unexpected answer")
+    default: throw .unexpectedAnswer
     }
   }
 
