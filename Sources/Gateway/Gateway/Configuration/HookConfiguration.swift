@@ -44,13 +44,13 @@ enum HookConfiguration {
     let fromStart = table.choice("from", of: ["now", "start"], default: "now") == "start"
     guard let name, let program = run.first else { return nil }
     var hook = UpstreamSettings(
-      kind: .hook(
+      .hook(
         .init(
           run: run, user: user, timeout: .seconds(seconds), memory: memory, replies: replies, socket: socket)),
-      journal: Upstream.Settings(
-        name: UpstreamSettings.hookPrefix + name, batchEvents: 1, filter: filter, fromStart: fromStart,
-        allowed: replies ? ["send"] : [], commandsPerMinute: Int(perMinute)), url: program)
-    hook.journal.commandsPerHour = Int(perHour)
+      name: UpstreamSettings.hookPrefix + name, url: program)
+    (hook.journal.batchEvents, hook.journal.filter, hook.journal.fromStart) = (1, filter, fromStart)
+    hook.journal.allowed = replies ? ["send"] : []
+    (hook.journal.commandsPerMinute, hook.journal.commandsPerHour) = (Int(perMinute), Int(perHour))
     for trouble in hook.fileTroubles(isDaemon: false) { table.lack(trouble.key, trouble.reason) }
     return hook
   }

@@ -66,12 +66,11 @@ enum UpstreamConfiguration {
     if case .webhook(_, let template, _, _) = details, template != nil, kept.kinds.isEmpty { kept.kinds = ["message"] }
     warnOfFields(details, kept.kinds, &table)
     let batches = if case .webhook(_, _, _, let batches) = details { batches } else { true }
-    var upstream = UpstreamSettings(
-      kind: details,
-      journal: Upstream.Settings(
-        name: name, batchEvents: batches ? Int(events) : 1, batchBytes: Int(bytes), filter: kept,
-        fromStart: fromStart, allowed: allowed, commandsPerMinute: Int(perMinute), folds: folds),
-      url: url, tokenFile: token, authorities: authorities, timeout: .seconds(timeout))
+    var upstream = UpstreamSettings(details, name: name, url: url)
+    (upstream.tokenFile, upstream.authorities, upstream.timeout) = (token, authorities, .seconds(timeout))
+    (upstream.journal.batchEvents, upstream.journal.batchBytes) = (batches ? Int(events) : 1, Int(bytes))
+    (upstream.journal.filter, upstream.journal.fromStart, upstream.journal.folds) = (kept, fromStart, folds)
+    (upstream.journal.allowed, upstream.journal.commandsPerMinute) = (allowed, Int(perMinute))
     upstream.version = Release.version
     upstream.journal.dailyBytes = daily > 0 ? daily : nil
     upstream.journal.monthlyBytes = monthly > 0 ? monthly : nil

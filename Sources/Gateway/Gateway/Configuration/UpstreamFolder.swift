@@ -44,8 +44,7 @@ struct UpstreamFolder {
       } catch {
         let words = error.description
         lacks += words.split(separator: "\n").map(String.init)
-        upstreams.append(
-          UpstreamSettings(kind: .unreadable(reason: words), journal: Upstream.Settings(name: name), url: ""))
+        upstreams.append(UpstreamSettings(.unreadable(reason: words), name: name, url: ""))
       }
     }
     return (upstreams, lacks, warnings)

@@ -124,23 +124,11 @@ public struct UpstreamSettings: Equatable, Sendable {
   public var url: String
   public var tokenFile: String?
   public var authorities: String?
-  public var timeout: Duration
+  public var timeout: Duration = .seconds(30)
   /// Whether the upstream reaches its server through a proxy.
   public var proxy = ProxyChoice.environment
   /// Version of the gateway's program, for servers that ask.
   public var version = ""
-
-  public init(
-    kind: Kind, journal: Upstream.Settings, url: String, tokenFile: String? = nil, authorities: String? = nil,
-    timeout: Duration = .seconds(30)
-  ) {
-    self.kind = kind
-    self.journal = journal
-    self.url = url
-    self.tokenFile = tokenFile
-    self.authorities = authorities
-    self.timeout = timeout
-  }
 
   public var name: String { journal.name }
 
@@ -196,6 +184,11 @@ public struct UpstreamSettings: Equatable, Sendable {
 }
 
 extension UpstreamSettings {
+  /// The other settings have their usual values.
+  public init(_ kind: Kind, name: String, url: String) {
+    self.init(kind: kind, journal: Upstream.Settings(name: name), url: url)
+  }
+
   /// Equal, with texts compared byte by byte: to servers, é and e with an accent are different.
   func isExactly(_ other: UpstreamSettings) -> Bool {
     self == other && texts.elementsEqual(other.texts) { $0.isExactly($1) }

@@ -11,18 +11,18 @@ import Timing
 public final class Upstream {
   public struct Settings: Equatable, Sendable {
     public var name: String
-    public var batchEvents: Int
-    public var batchBytes: Int
-    public var filter: EventFilter
+    public var batchEvents = 200
+    public var batchBytes = 65536
+    public var filter = EventFilter()
     /// A new upstream gets events from before it was added, too.
-    public var fromStart: Bool
+    public var fromStart = false
     /// The server's rights at the gateway, none unless they are named, and its commands a minute.
-    public var allowed: Set<String>
-    public var commandsPerMinute: Int
+    public var allowed: Set<String> = []
+    public var commandsPerMinute = 10
     /// `nil`: only the minute has a limit.
     public var commandsPerHour: Int?
     /// Whether only the newest of a node's waiting states is sent.
-    public var folds: Bool
+    public var folds = false
     /// Bytes a day and a month, and the hours for events that are not urgent; `nil`: no limit.
     public var dailyBytes: Int64?
     public var monthlyBytes: Int64?
@@ -35,21 +35,6 @@ public final class Upstream {
     public static func line(permitting rights: Set<String>) -> String {
       let names = knownRights.filter { rights.contains($0) }.map { "\"\($0)\"" }
       return "allow = [\(names.joined(separator: ", "))]"
-    }
-
-    public init(
-      name: String, batchEvents: Int = 200, batchBytes: Int = 65536, filter: EventFilter = EventFilter(),
-      fromStart: Bool = false, allowed: Set<String> = [], commandsPerMinute: Int = 10,
-      folds: Bool = false
-    ) {
-      self.fromStart = fromStart
-      self.name = name
-      self.batchEvents = batchEvents
-      self.batchBytes = batchBytes
-      self.filter = filter
-      self.allowed = allowed
-      self.commandsPerMinute = commandsPerMinute
-      self.folds = folds
     }
   }
 
