@@ -82,7 +82,8 @@ extension ClientSessionTests {
       var (time, refused): (UInt32, Int) = (1_795_000_000, 0)
       for round in 0..<rounds {
         for number in 0..<4 {
-          var request = SendRequest(to: "Public", text: Text("a gateway \(round) \(number)"), key: "\(round).\(number)")
+          var request = SendRequest(to: "Public", saying: Text("a gateway \(round) \(number)"))
+          request.key = "\(round).\(number)"
           request.region = RegionChoice("a")
           try bench.messenger.post(request)
         }

@@ -34,7 +34,7 @@ struct MessagingAPI {
   }
 
   func send(_ body: RequestBody) async throws(Refusal) -> Answer {
-    var request = SendRequest(to: try body.string("to"), text: Text(try body.string("text")))
+    var request = SendRequest(to: try body.string("to"), saying: Text(try body.string("text")))
     request.key = try body.optional("id")
     request.splits = try body.flag("split")
     if let seconds = try body.integer("expires_s", in: SendRequest.lifetimes) { request.lifetime = .seconds(seconds) }
@@ -96,7 +96,7 @@ struct MessagingAPI {
   }
 
   private func reaction(_ emoji: String, toMessage number: Int64) throws(StoreError) -> SendRequest {
-    var request = SendRequest(to: "", text: "")
+    var request = SendRequest(to: "", saying: "")
     guard let message = try store.message(id: number), let time = message.senderTime else { return request }
     let hash = TextDigest.reactionHash(message.text, senderTime: time)
     let sender = message.kind == .channel ? message.senderName?.string ?? "" : nil
@@ -106,7 +106,7 @@ struct MessagingAPI {
   }
 
   private func reaction(_ emoji: String, toOutgoing key: String) throws(StoreError) -> SendRequest {
-    var request = SendRequest(to: "", text: "")
+    var request = SendRequest(to: "", saying: "")
     guard let message = try store.outgoing(key: key), let time = message.senderTime else { return request }
     let hash = TextDigest.reactionHash(message.text, senderTime: time)
     let own = message.kind == .channel ? dependencies.connection.identity?.info.name.string ?? "" : nil

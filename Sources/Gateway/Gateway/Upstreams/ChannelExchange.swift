@@ -169,11 +169,11 @@ final class ChannelExchange {
   private func post(
     _ text: Text, _ update: ChannelUpdate, _ key: String, _ channel: Channel, _ lifetime: Duration
   ) throws(Refusal) {
-    try messenger.post(
-      SendRequest(
-        // The digest, not the name: a node or another channel may have the same name.
-        to: channel.secret.digest, text: text, key: key, lifetime: lifetime, priority: .relayed,
-        origin: "\(update.upstream)/\(update.gateway)"))
+    // The digest, not the name: a node or another channel may have the same name.
+    var request = SendRequest(to: channel.secret.digest, saying: text)
+    (request.key, request.lifetime, request.priority) = (key, lifetime, .relayed)
+    request.origin = "\(update.upstream)/\(update.gateway)"
+    try messenger.post(request)
   }
 
   private func fate(_ refusal: Refusal) -> ChannelUpdateFate {

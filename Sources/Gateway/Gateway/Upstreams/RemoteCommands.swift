@@ -54,9 +54,10 @@ struct RemoteCommands {
     let body = RequestBody(command.body)
     do throws(Refusal) {
       let (to, text) = (try body.string("to"), try body.string("text"))
-      var request = SendRequest(
-        to: to, text: Text(text), key: Self.key(ofCommand: command.id, to, text), priority: .relayed,
-        origin: command.upstream, splits: try body.flag("split"))
+      var request = SendRequest(to: to, saying: Text(text))
+      request.key = Self.key(ofCommand: command.id, to, text)
+      (request.priority, request.origin) = (.relayed, command.upstream)
+      request.splits = try body.flag("split")
       try request.readRegion(body)
       if let seconds = try body.integer("expires_s", in: SendRequest.lifetimes) {
         let left = seconds - command.waited / 1000

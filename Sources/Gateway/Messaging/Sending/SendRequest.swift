@@ -16,11 +16,11 @@ public struct SendRequest: Equatable, Sendable {
   public var key: String?
   /// After this time the message is no longer sent; at least a second. `nil`: the gateway's (`messaging.lifetime_h`).
   public var lifetime: Duration?
-  public var priority: DeliveryPriority
+  public var priority = DeliveryPriority.interactive
   /// The sender: origins take turns.
-  public var origin: String
+  public var origin = SendRequest.controlOrigin
   /// Cuts a text that is too long into numbered parts.
-  public var splits: Bool
+  public var splits = false
   /// The region of this message; `nil`: that of its recipient or channel.
   public var region: RegionChoice?
   /// The number of a received message that this one answers: it goes out in the region in which that was heard, unless
@@ -31,19 +31,11 @@ public struct SendRequest: Equatable, Sendable {
   public static let controlOrigin = "control"
   /// Lifetimes that a request may ask for, in seconds.
   public static let lifetimes: ClosedRange<Int64> = 1...30 * 86_400
+}
 
-  public init(
-    to: String, text: Text, key: String? = nil, lifetime: Duration? = nil,
-    priority: DeliveryPriority = .interactive, origin: String = controlOrigin, splits: Bool = false
-  ) {
-    self.to = to
-    self.text = text
-    self.key = key
-    self.lifetime = lifetime
-    self.priority = priority
-    self.origin = origin
-    self.splits = splits
-  }
+extension SendRequest {
+  /// As people send it, with nothing but a text.
+  public init(to recipient: String, saying text: Text) { self.init(to: recipient, text: text) }
 }
 
 /// Why a request was refused, or failed.
