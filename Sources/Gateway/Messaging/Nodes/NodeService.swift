@@ -8,7 +8,6 @@ import JSON
 import Store
 import Sync
 import Timing
-import UntrustedText
 
 /// Asks nodes, logs in first if that is needed and a password is stored, and stores the answers.
 public final class NodeService {

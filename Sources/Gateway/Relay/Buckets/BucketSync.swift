@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Documents
 import EventLoop
 import JSON
 import Store

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
-import JSON
-import SQLite
 import Store
 import Timing
 

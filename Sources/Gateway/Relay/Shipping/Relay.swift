@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import Documents
 import EventLoop
 import Store
 import Timing
