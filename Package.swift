@@ -105,7 +105,7 @@ let gateway: [Target] = [
     "Gateway", "Relay",
     [
       "CLinux", "Companion", "ControlShapes", "Deflate", "Documents", "UntrustedText", "EventLoop", "HTTP", "JSON",
-      "MeshCrypto", "MQTT", "ProxyTunnel", "ServiceManager", "SQLite", "Store", "Sockets", "Timing",
+      "MeshCrypto", "MQTT", "ProxyTunnel", "ServiceManager", "Store", "Sockets", "Timing",
     ]),
   module(
     "Gateway", "RadioSharing",

@@ -3,7 +3,6 @@
 import Companion
 import Delivery
 import EventLoop
-import SQLite
 import Store
 import UntrustedText
 

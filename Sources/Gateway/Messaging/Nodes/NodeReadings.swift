@@ -4,7 +4,6 @@ import Companion
 import ControlShapes
 import Delivery
 import JSON
-import SQLite
 import Store
 
 /// What nodes report, kept as readings.

@@ -2,7 +2,6 @@
 
 import Companion
 import Delivery
-import SQLite
 import Store
 import Sync
 

@@ -5,7 +5,6 @@ import ControlShapes
 import Delivery
 import EventLoop
 import JSON
-import SQLite
 import Store
 import UntrustedText
 

@@ -3,7 +3,6 @@
 import Companion
 import EventLoop
 import MeshCrypto
-import SQLite
 import Store
 import Sync
 import Timing

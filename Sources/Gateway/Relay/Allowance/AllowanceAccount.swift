@@ -2,7 +2,6 @@
 
 import EventLoop
 import Glibc
-import SQLite
 import Store
 import Timing
 

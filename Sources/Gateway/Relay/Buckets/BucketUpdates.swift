@@ -4,7 +4,6 @@ import Companion
 import Documents
 import EventLoop
 import JSON
-import SQLite
 import Store
 import Timing
 import UntrustedText

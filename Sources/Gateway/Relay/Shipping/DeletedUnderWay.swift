@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
-import SQLite
 import Store
 
 /// Events that the journal deletes while they are under way to the server.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import SQLite
 import Store
 
 /// A batch for a server that recognises it by what it contains. As long as its answer is not known, it is sent again as it was: in another batch, its

@@ -2,7 +2,6 @@
 
 import EventLoop
 import JSON
-import SQLite
 import Store
 
 /// Handles the answers to batches.
