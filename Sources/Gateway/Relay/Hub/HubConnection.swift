@@ -26,7 +26,8 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   /// The longest interval between pings on an idle link, in seconds: a half-open link is noticed a few seconds later.
   let keepAlive: Int64
   let proxy: TunnelSettings?
-  let address: HubAddress
+  let endpoint: (host: String, port: UInt16)
+  let tls: TLSContext?
   let store: Store
   let loop: EventLoop
   let log: Log
@@ -50,13 +51,17 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   ) throws {
     (self.settings, self.isLive, self.keepAlive, self.proxy) = (settings, isLive, keepAlive, proxy)
     (self.store, self.loop, self.log) = (store, loop, log)
-    address = try HubAddress(settings, gateway: store.gatewayID)
+    guard case .tcp(let host, let port, let isSecure)? = HTTPEndpoint.parse(settings.url)?.endpoint else {
+      throw Upstream.SetupError(description: "\(settings.place) is not an http:// or https:// URL")
+    }
+    endpoint = (host, port)
+    tls = isSecure ? try TLSContext(authorities: settings.authorities) : nil
     memory = LinkMemory(silences: KeepAlive(longest: .seconds(keepAlive)))
     requests = HubRequests(on: loop)
     http = try HubOverHTTP(settings, proxy: proxy, meter: meter, store: store, on: loop)
   }
 
-  var place: String { address.place }
+  var place: String { settings.place }
   var keepsConnection: Bool { true }
   var serverKeepsCount: Bool { true }
   var updatesSource: (any UpdatesSource)? { self }
@@ -66,7 +71,7 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
   }
   /// Questions and states can fail although events arrive.
   var minorTrouble: String? { http.trouble ?? retry.trouble }
-  var certificateExpiry: Int64? { address.tls?.peerExpiry ?? http.certificateExpiry }
+  var certificateExpiry: Int64? { tls?.peerExpiry ?? http.certificateExpiry }
   private var socket: WebSocket? { if case .live(let link) = route { link.socket } else { nil } }
   var window: Int { if case .live(let link) = route { link.window } else { 1 } }
   var bytesSent: UInt64 { memory.bytesSent &+ (socket?.bytesSent ?? 0) &+ http.bytesSent }

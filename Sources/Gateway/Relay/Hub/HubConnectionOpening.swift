@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Deflate
 import EventLoop
 import HTTP
 import JSON
@@ -21,7 +22,11 @@ extension HubConnection {
     var headers = HTTPHeaders()
     do throws(Verdict) { try settings.authorize(&headers) } catch { return .failed(error) }
     if !takesBack { headers.add(Self.upstreamField, "\(store.epoch)/\(PercentCoding.encode(settings.name))") }
-    let socket = address.socket(headers, proxy: proxy, meter: meter, on: loop)
+    let socket = WebSocket(
+      WebSocket.Settings(
+        host: endpoint.host, port: endpoint.port, target: "\(http.path)/link", headers: headers,
+        subprotocol: Self.subprotocol, compression: Self.compression, proxy: proxy),
+      tls: tls, meter: meter, on: loop)
     defer { if case .live = route {} else { memory.bytesSent &+= socket.bytesSent } }
     do throws(WebSocketFailure) {
       try await socket.open()
@@ -47,6 +52,9 @@ extension HubConnection {
     }
   }
 
+  private static let subprotocol = "meshpost.v1"
+  /// Windows of 4 KiB up and of 1 KiB down: some 38 KiB while a link is open (docs/decisions/0016).
+  private static let compression = PerMessageDeflate.Offer(clientBits: 12, serverBits: 10, dictionary: true)
   /// The header with the requesting upstream's name, and, in the answer, the name of the upstream that has the link.
   private static let upstreamField = "Meshpost-Upstream"
   /// The most messages before the welcome; a hub normally sends none.

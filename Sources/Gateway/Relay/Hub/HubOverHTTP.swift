@@ -17,7 +17,7 @@ import UntrustedText
 final class HubOverHTTP {
   private let server: AuthorizedHTTP
   private let queryConnection: AuthorizedHTTP
-  private let path: String
+  let path: String
   private let store: Store
   private let loop: EventLoop
   private var clock: WallClock { loop.wallClock }
