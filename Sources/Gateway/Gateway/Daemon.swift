@@ -140,7 +140,7 @@ public final class Daemon {
     let routine = NodePolling(messenger, nodes, configuration.routine)
     let table = RadioTable(synchronizer, store: store)
     let keeper = ContactEviction(configuration.keeper, table, synchronizer, store: store, on: loop, log: log)
-    let knock = Knock(keeper, synchronizer, store: store, on: loop, log: log)
+    let knock = Knock(keeper)
     keeper.guests = { [weak knock] in knock?.guests ?? [] }
     messenger.keeper = keeper
     return MessagingParts(

@@ -113,7 +113,7 @@ private final class ControlledGateway {
       let keeper = ContactEviction(.init(), table, synchronizer, store: store, on: loop, log: log)
       let messaging = MessagingParts(
         messenger: messenger, nodes: nodes, table: table, routine: NodePolling(messenger, nodes, .init()),
-        keeper: keeper, knock: Knock(keeper, synchronizer, store: store, on: loop, log: log))
+        keeper: keeper, knock: Knock(keeper))
       let proxy = CompanionProxy(
         CompanionProxy.Gateway(
           loop: loop, log: log, store: store, synchronizer: synchronizer, messenger: messenger,

@@ -37,10 +37,10 @@ public final class ContactEviction {
   /// Recipients of messages, and nodes that are asked something.
   var recipients: () -> (waiting: Set<PublicKey>, underWay: Set<PublicKey>) = { ([], []) }
   let table: RadioTable
-  private let synchronizer: Synchronizer
-  private let store: Store
-  private let loop: EventLoop
-  private let log: Log
+  let synchronizer: Synchronizer
+  let store: Store
+  let loop: EventLoop
+  let log: Log
   /// The task that makes room; `nil`: there is room, or none can be made.
   private var task: LoopTask?
   private var isFullLogged = false

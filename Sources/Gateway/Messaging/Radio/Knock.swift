@@ -30,12 +30,12 @@ public final class Knock {
   /// Texts that were looked at: repeaters repeat them.
   private static let mostSeen = 16
 
-  private let table: RadioTable
   private let keeper: ContactEviction
-  private let synchronizer: Synchronizer
-  private let store: Store
-  private let loop: EventLoop
-  private let log: Log
+  private var table: RadioTable { keeper.table }
+  private var synchronizer: Synchronizer { keeper.synchronizer }
+  private var store: Store { keeper.store }
+  private var loop: EventLoop { keeper.loop }
+  private var log: Log { keeper.log }
   private let tasks: LoopTasks
   private var seen: [[UInt8]] = []
   /// When nodes were let in that have not written, and neither has one that was let in with them.
@@ -67,14 +67,9 @@ public final class Knock {
   /// Texts that could not be read are told.
   public var whenUnread: (UnreadTexts) -> Void = { _ in }
 
-  public init(_ keeper: ContactEviction, _ synchronizer: Synchronizer, store: Store, on loop: EventLoop, log: Log) {
+  public init(_ keeper: ContactEviction) {
     self.keeper = keeper
-    table = keeper.table
-    self.synchronizer = synchronizer
-    self.store = store
-    self.loop = loop
-    self.log = log
-    tasks = LoopTasks(on: loop)
+    tasks = LoopTasks(on: keeper.loop)
   }
 
   /// The radio says something.
