@@ -5,7 +5,6 @@ import Companion
 import EventLoop
 import Glibc
 import SQLite
-import Store
 
 /// Passwords of repeaters, rooms and sensors: a file that only its owner can read, a line each: `KEY PASSWORD`.
 ///

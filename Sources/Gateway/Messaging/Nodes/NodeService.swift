@@ -4,7 +4,6 @@ import Companion
 import ControlShapes
 import Delivery
 import EventLoop
-import JSON
 import Store
 import Sync
 import Timing

@@ -2,7 +2,6 @@
 
 import Companion
 import EventLoop
-import MeshCrypto
 import Store
 import Sync
 import Timing

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
-import JSON
 import Store
 
 /// Handles the answers to batches.
