@@ -92,10 +92,8 @@ extension NodeService {
 
   private func note(isUnderWay: Bool, _ key: PublicKey) async throws(Refusal) {
     guard messenger.store.clocksUnderWay.contains(key) != isUnderWay else { return }
-    try await Refusal.translating { () async throws(StoreError) in
-      try await messenger.store.save { store throws(SQLiteError) in
-        try store.setClockUnderWay(isUnderWay, of: key)
-      }
+    try await Refusal.saving(in: messenger.store) { store throws(SQLiteError) in
+      try store.setClockUnderWay(isUnderWay, of: key)
     }
   }
 

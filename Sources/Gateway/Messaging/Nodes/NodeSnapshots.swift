@@ -125,10 +125,8 @@ extension NodeService {
       }
     }
     // What the air time was spent on is kept, even if nobody waits for it any more.
-    try await Refusal.translating { () async throws(StoreError) in
-      try await messenger.store.save { store throws(SQLiteError) in
-        try store.keepSnapshot(of: contact.key, body: body, at: moment)
-      }
+    try await Refusal.saving(in: messenger.store) { store throws(SQLiteError) in
+      try store.keepSnapshot(of: contact.key, body: body, at: moment)
     }
     if case .cancelled? = trouble { throw .cancelled }
     return body

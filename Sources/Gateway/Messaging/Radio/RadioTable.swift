@@ -91,9 +91,7 @@ public final class RadioTable {
   }
 
   private func grant(_ isGranted: Bool, to key: PublicKey) async throws(Refusal) {
-    try await Refusal.translating { () async throws(StoreError) in
-      try await store.save { store throws(SQLiteError) in try store.setGranted(isGranted, to: key) }
-    }
+    try await Refusal.saving(in: store) { store throws(SQLiteError) in try store.setGranted(isGranted, to: key) }
   }
 
   @discardableResult
@@ -227,7 +225,7 @@ public final class RadioTable {
   public func put(_ channel: Channel) async throws(Refusal) {
     await synchronizer.willPut(channel, within: Self.longestRead)
     _ = try await ask(.setChannel(channel))
-    try await Refusal.translating { () async throws(StoreError) in try await synchronizer.changed(channel) }
+    do throws(StoreError) { try await synchronizer.changed(channel) } catch { throw .store(error) }
   }
 
   private static let longestRead: Duration = .seconds(10)
@@ -248,17 +246,15 @@ public final class RadioTable {
 
   /// Sets the region of messages to this channel; `nil`: the radio's default. The store keeps it: the radio does not.
   public func setRegion(_ region: Region?, of channel: Channel) async throws(Refusal) {
-    try await Refusal.translating { () async throws(StoreError) in
-      try await store.save { store throws(SQLiteError) in
-        try store.setRegion(region?.text, ofChannel: channel.secret.digest)
-      }
+    try await Refusal.saving(in: store) { store throws(SQLiteError) in
+      try store.setRegion(region?.text, ofChannel: channel.secret.digest)
     }
   }
 
   /// Sets the region of messages to this node, as `RegionChoice.text`; `nil`: the radio's default.
   public func setRegion(_ region: String?, of contact: Contact) async throws(Refusal) {
-    try await Refusal.translating { () async throws(StoreError) in
-      try await store.save { store throws(SQLiteError) in try store.setRegion(region, ofNode: contact.key) }
+    try await Refusal.saving(in: store) { store throws(SQLiteError) in
+      try store.setRegion(region, ofNode: contact.key)
     }
   }
 }

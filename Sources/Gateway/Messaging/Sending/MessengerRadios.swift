@@ -89,10 +89,8 @@ extension Messenger {
     }
     guard !outcome.done.isEmpty else { return outcome }
     defer { arriving -= outcome.done.count }
-    try await Refusal.translating { () async throws(StoreError) in
-      try await store.save { [messages = outcome.done] store throws(SQLiteError) in
-        for message in messages { try store.adoptOutgoing(message) }
-      }
+    try await Refusal.saving(in: store) { [messages = outcome.done] store throws(SQLiteError) in
+      for message in messages { try store.adoptOutgoing(message) }
     }
     for message in outcome.done {
       unsaved[message.id] = nil

@@ -102,10 +102,9 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
     do { return try work() } catch { throw .store(error) }
   }
 
-  public static func translating<Value>(
-    _ work: () async throws(StoreError) -> Value
-  ) async throws(Refusal) -> Value {
-    do { return try await work() } catch { throw .store(error) }
+  /// Does `work` in this turn's transaction, and returns when that is on disk.
+  static func saving(in store: Store, _ work: Store.Work) async throws(Refusal) {
+    if let failure = await store.write(work).failure() { throw .store(failure) }
   }
 
   /// The refusal as a code for programs.
