@@ -38,12 +38,7 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
   case hubStoreLost = "hub_store_lost"
   case retentionHeld = "retention_held"
 
-  public static let ofGateways: [AlertRule] =
-    [
-      .radioLost, .backlogged, .deadLetters, .nodeSilent, .clockWrong, .diskFull, .journalLoss, .journalConflict,
-      .batteryLow, .supplyLow, .contactsFull, .remoteCommands, .radioQueueFull, .messagesStuck, .regionStuck,
-      .configurationWrong, .storeLost,
-    ] + ofNodes
+  public static let ofGateways = allCases.filter { !ofHubs.contains($0) }
   /// Rules about what other nodes report, and about their clocks.
   public static let ofNodes: [AlertRule] = [
     .nodeBatteryLow, .nodeBatteryFalling, .nodeRestarted, .nodeNoisy, .nodeUnanswering, .nodeClockWrong,
@@ -54,31 +49,25 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
 
   /// The default times.
   public var usual: AlertTimes {
-    switch self {
-    case .radioLost: AlertTimes(begins: .seconds(120), ends: .seconds(300))
-    case .backlogged: AlertTimes(begins: .seconds(900), ends: .seconds(300))
-    case .deadLetters: AlertTimes(begins: .zero, ends: .zero)
-    case .nodeSilent: AlertTimes(begins: .seconds(86_400), ends: .zero)
-    case .clockWrong: AlertTimes(begins: .seconds(3600), ends: .seconds(600))
-    case .diskFull: AlertTimes(begins: .zero, ends: .seconds(600))
-    case .journalLoss, .journalConflict, .gatewayConflict, .gatewaysRefused:
-      AlertTimes(begins: .zero, ends: .seconds(86_400))
-    case .batteryLow: AlertTimes(begins: .zero, ends: .seconds(1800))
-    case .supplyLow: AlertTimes(begins: .zero, ends: .seconds(600))
-    case .contactsFull: AlertTimes(begins: .seconds(60), ends: .seconds(600))
-    case .radioQueueFull: AlertTimes(begins: .zero, ends: .seconds(86_400))
-    case .messagesStuck: AlertTimes(begins: .seconds(120), ends: .seconds(300))
-    case .regionStuck: AlertTimes(begins: .seconds(60), ends: .seconds(300))
-    case .configurationWrong, .remoteCommands: AlertTimes(begins: .zero, ends: .zero)
-    case .storeLost, .hubStoreLost: AlertTimes(begins: .zero, ends: .seconds(86_400))
-    case .nodeBatteryLow, .nodeBatteryFalling, .nodeNoisy, .nodeUnanswering, .nodeClockWrong:
-      AlertTimes(begins: .zero, ends: .zero)
-    case .nodeRestarted: AlertTimes(begins: .zero, ends: .seconds(86_400))
-    case .gatewaySilent: AlertTimes(begins: .seconds(900), ends: .zero)
-    case .hubDiskFull: AlertTimes(begins: .zero, ends: .seconds(600))
-    case .hubDatabase: AlertTimes(begins: .seconds(120), ends: .seconds(300))
-    case .retentionHeld: AlertTimes(begins: .zero, ends: .zero)
-    }
+    let (begins, ends): (Int64, Int64) =
+      switch self {
+      case .deadLetters, .configurationWrong, .remoteCommands, .retentionHeld, .nodeBatteryLow, .nodeBatteryFalling,
+        .nodeNoisy, .nodeUnanswering, .nodeClockWrong:
+        (0, 0)
+      case .diskFull, .supplyLow, .hubDiskFull: (0, 600)
+      case .batteryLow: (0, 1800)
+      case .journalLoss, .journalConflict, .radioQueueFull, .storeLost, .nodeRestarted, .gatewayConflict,
+        .gatewaysRefused, .hubStoreLost:
+        (0, 86_400)
+      case .regionStuck: (60, 300)
+      case .contactsFull: (60, 600)
+      case .radioLost, .messagesStuck, .hubDatabase: (120, 300)
+      case .gatewaySilent: (900, 0)
+      case .backlogged: (900, 300)
+      case .clockWrong: (3600, 600)
+      case .nodeSilent: (86_400, 0)
+      }
+    return AlertTimes(begins: .seconds(begins), ends: .seconds(ends))
   }
 
   /// Whether an alert begins with an event, and ends after its time without events: there is no state to check.
