@@ -66,8 +66,7 @@ struct HubAPI: Sendable {
 
   func router() -> Router<HubContext> {
     let router = Router(context: HubContext.self)
-    router.add(middleware: NotFoundMiddleware())
-    router.add(middleware: HostMiddleware())
+    router.add(middleware: RefusingMiddleware())
     router.get("/healthz") { _, _ in Self.json(["ok": true]) }
     router.get("/readyz") { _, _ in ready() }
     router.get("/metrics") { request, context in try await answer(request, context, .measure, metrics) }
@@ -365,24 +364,15 @@ struct HubContext: RequestContext {
   }
 }
 
-/// Refuses requests with several `Host`: two readers of them may go by different ones (RFC 9112 § 3.2). The first is the authority already. Probes with
-/// HTTP/1.0 have none, and need none; the pages do.
-private struct HostMiddleware: RouterMiddleware {
+/// Refuses requests without a route with a body, like all other refusals; and requests with several `Host`: two readers of them may go by different ones
+/// (RFC 9112 § 3.2). The first is the authority already. Probes with HTTP/1.0 have none, and need none; the pages do.
+private struct RefusingMiddleware: RouterMiddleware {
   private static let host = HTTPField.Name("Host")!
 
   @concurrent func handle(
     _ request: Request, context: HubContext, next: @concurrent (Request, HubContext) async throws -> Response
   ) async throws -> Response {
     guard request.headers[Self.host] == nil else { return HubAPI.refusal(.badRequest, "a request has one Host") }
-    return try await next(request, context)
-  }
-}
-
-/// Refuses requests without a route with a body, like all other refusals.
-private struct NotFoundMiddleware: RouterMiddleware {
-  @concurrent func handle(
-    _ request: Request, context: HubContext, next: @concurrent (Request, HubContext) async throws -> Response
-  ) async throws -> Response {
     do {
       return try await next(request, context)
     } catch let error as HTTPError where error.status == .notFound {
