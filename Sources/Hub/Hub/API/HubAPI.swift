@@ -129,16 +129,16 @@ struct HubAPI: Sendable {
     short: ShortPosts.Session? = nil, _ handler: Handler
   ) async throws -> Response {
     let gateway = short?.gateway ?? context.parameters.get("id")
+    /// `words`: for the log.
+    func refuse(_ login: HubMetrics.Login, _ words: String, _ answer: String) -> Response {
+      stores.metrics.refused(login)
+      refused.note(from: source(of: request, context).host, words, request.method.rawValue, request.uri.path)
+      return Self.refusal(login == .unknown ? .unauthorized : .forbidden, answer)
+    }
     switch verdict {
-    case .unknown(let message):
-      stores.metrics.refused(.unknown)
-      refused.note(from: source(of: request, context).host, message, request.method.rawValue, request.uri.path)
-      return Self.refusal(.unauthorized, message)
+    case .unknown(let message): return refuse(.unknown, message, message)
     case .forbidden(let name):
-      stores.metrics.refused(.forbidden)
-      let message = "the token \(name) does not allow this"
-      refused.note(from: source(of: request, context).host, message, request.method.rawValue, request.uri.path)
-      return Self.refusal(.forbidden, "the token does not allow this")
+      return refuse(.forbidden, "the token \(name) does not allow this", "the token does not allow this")
     case .unbound(let grant):
       guard let gateway, Name.isAllowed(gateway) else { return Self.invalidID }
       let reason: String?
@@ -150,11 +150,7 @@ struct HubAPI: Sendable {
       guard let reason else {
         return try await answer(request, context, .allowed(grant), by: signInMethod, short: short, handler)
       }
-      stores.metrics.refused(.forbidden)
-      refused.note(
-        from: source(of: request, context).host, "the token \(grant.name): \(reason)", request.method.rawValue,
-        request.uri.path)
-      return Self.refusal(.forbidden, reason)
+      return refuse(.forbidden, "the token \(grant.name): \(reason)", reason)
     case .allowed(let grant):
       guard connections.register(grant, on: context.channel) else {
         stores.metrics.wasBusy(.connections)
