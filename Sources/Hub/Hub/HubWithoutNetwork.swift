@@ -69,20 +69,11 @@ package struct HubWithoutNetwork: Sendable {
     let source = ApplicationRequestContextSource(channel: channel, logger: Logger(label: "hub"))
     do {
       let response = try await respond(request, HubContext(source: source))
-      let collected = Collected()
-      try await response.body.write(collected)
-      return (
-        Int(response.status.code), response.headers.map { ($0.name.rawName, $0.value) }, collected.bytes.withLock { $0 }
-      )
+      let headers = response.headers.map { ($0.name.rawName, $0.value) }
+      return (Int(response.status.code), headers, try await response.body.bytes())
     } catch {
       return (500, [], Array("\(error)".utf8))
     }
-  }
-
-  private final class Collected: ResponseBodyWriter {
-    let bytes = Mutex<[UInt8]>([])
-    func write(_ buffer: ByteBuffer) async throws { bytes.withLock { $0 += Array(buffer.readableBytesView) } }
-    func finish(_ trailingHeaders: HTTPFields?) async throws {}
   }
 
   /// Does work of the hub on this thread, the databases' as well, and returns when it is done.

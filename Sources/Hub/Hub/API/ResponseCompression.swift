@@ -4,6 +4,7 @@ import Deflate
 import Glibc
 import Hummingbird
 import NIOCore
+import Synchronization
 
 /// Compresses answers with gzip, for clients that accept it: a list of 500 gateways becomes four times shorter.
 enum ResponseCompression {
@@ -17,13 +18,12 @@ enum ResponseCompression {
       response.headers[.contentType] == "application/json", response.headers[.contentEncoding] == nil,
       accepts(request.headers[values: .acceptEncoding])
     else { return response }
-    let collected = Collector()
-    try await response.body.write(Writer(collected: collected))
+    let plain = try await response.body.bytes()
     var headers = response.headers
     // It is the length before compression.
     headers[.contentLength] = nil
-    guard let bytes = Deflater.gzip(collected.bytes), bytes.count < collected.bytes.count else {
-      return HubAPI.json(collected.bytes, status: response.status, headers: headers)
+    guard let bytes = Deflater.gzip(plain), bytes.count < plain.count else {
+      return HubAPI.json(plain, status: response.status, headers: headers)
     }
     headers[.contentEncoding] = "gzip"
     headers[.vary] = "Accept-Encoding"
@@ -41,15 +41,19 @@ enum ResponseCompression {
     }
     return false
   }
+}
 
-  private final class Collector {
-    var bytes: [UInt8] = []
+extension ResponseBody {
+  private final class Collected: ResponseBodyWriter {
+    let bytes = Mutex<[UInt8]>([])
+    func write(_ buffer: ByteBuffer) async throws { bytes.withLock { $0 += Array(buffer.readableBytesView) } }
+    func finish(_ trailingHeaders: HTTPFields?) async throws {}
   }
 
-  private struct Writer: ResponseBodyWriter {
-    let collected: Collector
-
-    mutating func write(_ buffer: ByteBuffer) async throws { collected.bytes += buffer.readableBytesView }
-    consuming func finish(_ trailingHeaders: HTTPFields?) async throws {}
+  /// The whole body.
+  func bytes() async throws -> [UInt8] {
+    let collected = Collected()
+    try await write(collected)
+    return collected.bytes.withLock { $0 }
   }
 }
