@@ -33,7 +33,7 @@ public struct FullDiskStart: Sendable {
       server: HTTPServerBuilder { responder in
         LinkUpgradeChannel(
           responder: responder, maxMessage: TransferMemory.small, connections: connections, admit: { _ in .closed },
-          decide: { _ in nil }, serve: { _, _ in })
+          decide: { _ in nil }, serve: { _, _, _ in })
       },
       configuration: .init(
         address: .hostname(configuration.host, port: configuration.port), availableConnectionsDelegate: connections),

@@ -243,10 +243,10 @@ struct HubAPI: Sendable {
         }
         return await registry.holder(gateway, against: origin) == nil ? visitor : nil
       },
-      serve: { [stores, registry, limiter, access, maxBody] channel, link in
+      serve: { [stores, registry, limiter, access, maxBody] channel, link, compression in
         await LinkSession(
           gateway: link.gateway, stores: stores, registry: registry, limiter: limiter, maxMessage: maxBody,
-          origin: link.origin, compression: link.compression, isAllowed: { access.allows(link.grant) }
+          origin: link.origin, compression: compression, isAllowed: { access.allows(link.grant) }
         ).run(channel)
       })
   }

@@ -20,20 +20,12 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
 
   enum Negotiated: Sendable {
     case http(HTTPChannel)
-    case link(FrameChannel, Link)
+    case link(FrameChannel, LinkProtocol.AuthorizedGateway, PerMessageDeflate?)
   }
 
   struct Value: ServerChildChannelValue {
     let channel: any Channel
     let negotiated: EventLoopFuture<Negotiated>
-  }
-
-  /// The data of a link that opens.
-  struct Link: Sendable {
-    let gateway: String
-    let grant: HubAccess.Grant
-    let origin: LinkProtocol.Origin?
-    let compression: PerMessageDeflate?
   }
 
   /// TCP_THIN_LINEAR_TIMEOUTS of <linux/tcp.h>.
@@ -45,7 +37,8 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
   let connections: ConnectionTable
   let admit: LinkHandshakeFilter.Admit
   let decide: LinkHandshakeFilter.Decide
-  let serve: @Sendable (FrameChannel, Link) async -> Void
+  /// Serves a link with its agreed compression.
+  let serve: @Sendable (FrameChannel, LinkProtocol.AuthorizedGateway, PerMessageDeflate?) async -> Void
 
   func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
     channel.eventLoop.makeCompletedFuture {
@@ -97,9 +90,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
       throw ChannelError.inappropriateOperationForState
     }
     if let compression { try operations.addHandler(LinkCompressor(compression)) }
-    return .link(
-      try FrameChannel(wrappingChannelSynchronously: channel),
-      Link(gateway: client.gateway, grant: client.grant, origin: client.origin, compression: compression))
+    return .link(try FrameChannel(wrappingChannelSynchronously: channel), client, compression)
   }
 
   private func requests(_ channel: any Channel, _ logger: Logger) throws -> Negotiated {
@@ -126,7 +117,7 @@ struct LinkUpgradeChannel: ServerChildChannel, HTTPChannelHandler {
       } onCancel: {
         requests.cancel()
       }
-    case .link(let channel, let link): await serve(channel, link)
+    case .link(let channel, let client, let compression): await serve(channel, client, compression)
     case nil: break
     }
   }
