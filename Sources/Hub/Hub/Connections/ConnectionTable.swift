@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EventLoop
 import FoundationEssentials
 import Glibc
 import HTTP
@@ -153,11 +154,8 @@ final class ConnectionTable: Sendable {
 
   /// The address under which connections count: for IPv6 the /64 network, which belongs to one household.
   static func address(of channel: any Channel) -> String {
-    guard case .v6(let address)? = channel.remoteAddress else { return host(channel) }
-    let bytes = withUnsafeBytes(of: address.address.sin6_addr) { Array($0) }
-    // An IPv4 address in IPv6 form.
-    let isMapped = bytes.prefix(10).allSatisfy { $0 == 0 } && bytes[10] == 0xFF && bytes[11] == 0xFF
-    return isMapped ? host(channel) : bytes.prefix(8).map { String($0, radix: 16) }.joined(separator: ":")
+    let peer = Self.host(channel)
+    return IPAddress(peer)?.network ?? peer
   }
 
   /// The peer's address, for people and for tools that read the log.
