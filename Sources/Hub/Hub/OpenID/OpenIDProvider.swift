@@ -194,16 +194,11 @@ struct ProviderRequest: Sendable {
   /// A PEM file with the authorities to trust instead of the system's.
   let authorities: String?
 
-  struct Answer: Sendable {
-    let status: Int
-    let body: [UInt8]
-  }
-
-  func send() async throws(OpenIDFailure) -> Answer {
-    let result: Result<Answer, OpenIDFailure> = await withCheckedContinuation { ended in
+  func send() async throws(OpenIDFailure) -> HTTPResponse {
+    let result: Result<HTTPResponse, OpenIDFailure> = await withCheckedContinuation { ended in
       DetachedThread.run {
         let loop = EventLoop()
-        var result: Result<Answer, OpenIDFailure> = .failure(.unavailable("it was abandoned"))
+        var result: Result<HTTPResponse, OpenIDFailure> = .failure(.unavailable("it was abandoned"))
         loop.run { result = await self.result(on: loop) }
         ended.resume(returning: result)
       }
@@ -211,7 +206,7 @@ struct ProviderRequest: Sendable {
     return try result.get()
   }
 
-  private func result(on loop: EventLoop) async -> Result<Answer, OpenIDFailure> {
+  private func result(on loop: EventLoop) async -> Result<HTTPResponse, OpenIDFailure> {
     guard OpenIDSettings.isAllowed(url), let (endpoint, target) = HTTPEndpoint.parse(url, allowsQuery: true) else {
       return .failure(.unavailable("\(url) is not allowed: expected an address with https://"))
     }
@@ -221,8 +216,7 @@ struct ProviderRequest: Sendable {
       let client = HTTPClient(endpoint, tls: tls, on: loop)
       defer { client.close() }
       let request = request(target.isEmpty ? "/" : target)
-      let answer = try await loop.withTimeout(Self.limit) { try await client.send(request, timeout: Self.limit) }
-      return .success(Answer(status: answer.status, body: answer.body))
+      return .success(try await loop.withTimeout(Self.limit) { try await client.send(request, timeout: Self.limit) })
     } catch is TimedOut {
       return .failure(.unavailable("\(url): no answer in time"))
     } catch {
