@@ -35,19 +35,16 @@ struct Watch: ParsableCommand {
       throw failure("--token-file \(tokenFile): \(error.reason)", 66)  // EX_NOINPUT
     }
     guard !token.isEmpty else { throw failure("--token-file \(tokenFile): it is empty", 66) }  // EX_NOINPUT
-    let watcher = HubWatcher(endpoint, path, token: token, interval)
-    let refusal = watcher.run()
+    let refusal = HubWatcher(endpoint, path, token: token, interval).run()
     let need = "--token-file \(tokenFile) needs a token of the hub with access = \"read\", for all gateways"
-    throw failure("\(url) refuses: \(refusal.reason). \(need)", 77)  // EX_NOPERM
+    throw failure("\(url) refuses: \(refusal). \(need)", 77)  // EX_NOPERM
   }
 }
 
 /// Polls the hub's joined messages.
 final class HubWatcher {
-  /// The hub does not accept the token.
-  struct Refusal: Error { let reason: String }
-
-  private enum Trouble: Error { case refused(Refusal), away(String) }
+  /// `refused`: the hub does not accept the token.
+  private enum Trouble: Error { case refused(String), away(String) }
 
   /// Most gateways that a line names.
   private static let named = 3
@@ -68,9 +65,9 @@ final class HubWatcher {
     self.interval = .seconds(interval)
   }
 
-  /// Returns when the hub refuses the token.
-  func run() -> Refusal {
-    var refusal = Refusal(reason: "it was abandoned")
+  /// Returns when the hub refuses the token, with its reason.
+  func run() -> String {
+    var refusal = "it was abandoned"
     loop.run {
       do throws(CancellationError) {
         refusal = try await self.watch()
@@ -82,7 +79,7 @@ final class HubWatcher {
     return refusal
   }
 
-  private func watch() async throws(CancellationError) -> Refusal {
+  private func watch() async throws(CancellationError) -> String {
     var pause = interval
     var isAway = false
     while true {
@@ -144,7 +141,7 @@ final class HubWatcher {
     case 200:
       guard let body else { throw .away("its answer is not JSON") }
       return body
-    case 401, 403: throw .refused(Refusal(reason: body?["error"]?.string ?? "HTTP \(response.status)"))
+    case 401, 403: throw .refused(body?["error"]?.string ?? "HTTP \(response.status)")
     default:
       let words = body?["error"]?.string.map { ": \($0)" } ?? ""
       throw .away("HTTP \(response.status)\(words)")
