@@ -127,7 +127,7 @@ public struct AlertBoard: Sendable {
   // MARK: Events
 
   public mutating func read(_ subject: AlertSubject, _ reading: AlertReading, now: MonotonicTime) -> AlertChange? {
-    guard let times = settings.times[subject.rule] else { return nil }
+    guard settings.times[subject.rule] != nil else { return nil }
     // A subject that was never bad takes no memory.
     guard var course = courses[subject] ?? (reading.isBad && courses.count < maxSubjects ? Course() : nil)
     else { return nil }
@@ -141,7 +141,7 @@ public struct AlertBoard: Sendable {
       break
     }
     if case .bad(let text, let value, _) = reading { (course.text, course.value) = (text, value) }
-    let change = pass(&course, subject, times, now)
+    let change = pass(&course, subject, now)
     let isForgotten = course.state == .calm && course.ended.map { now - $0 >= Self.longest } ?? true
     courses[subject] = isForgotten ? nil : course
     return change
@@ -150,28 +150,26 @@ public struct AlertBoard: Sendable {
   /// Begins and ends the alerts that are due. Call it at `due`; calls at other times are harmless.
   public mutating func timedOut(now: MonotonicTime) -> [AlertChange] {
     var changes: [AlertChange] = []
-    for (subject, course) in courses {
-      guard let times = settings.times[subject.rule], let due = due(subject, course), due <= now else { continue }
-      var course = course
-      if let change = pass(&course, subject, times, now) { changes.append(change) }
+    for (subject, before) in courses {
+      var course = before
+      guard let change = pass(&course, subject, now) else { continue }
+      changes.append(change)
       courses[subject] = course
     }
     return changes.sorted { $0.order < $1.order }
   }
 
-  private func pass(
-    _ course: inout Course, _ subject: AlertSubject, _ times: AlertTimes, _ now: MonotonicTime
-  ) -> AlertChange? {
+  /// Begins or ends the alert if it is due.
+  private func pass(_ course: inout Course, _ subject: AlertSubject, _ now: MonotonicTime) -> AlertChange? {
+    guard let due = due(subject, course), due <= now else { return nil }
     switch course.state {
     case .calm, .open: return nil
     case .doubtful(let since):
-      guard now - since >= times.begins else { return nil }
       let isBack = course.ended.map { now - $0 < Self.longest } ?? false
       course.returns = isBack ? min(course.returns + 1, 64) : 0
       course.state = .open
       return .begins(subject, text: course.text, value: course.value, since: since, returns: course.returns)
-    case .recovering(let since):
-      guard now - since >= Self.wellFor(subject.rule, times, course.returns) else { return nil }
+    case .recovering:
       (course.state, course.ended) = (.calm, now)
       return .ends(subject)
     }
