@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import UntrustedText
+
 /// The tokens of a TOML document: white space and comments, keys, strings, and unquoted values.
 struct TOMLScanner {
   private let bytes: [UInt8]
@@ -82,14 +84,7 @@ struct TOMLScanner {
     return word
   }
 
-  private static func isBare(_ byte: UInt8) -> Bool {
-    switch byte {
-    case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-      UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
-      true
-    default: false
-    }
-  }
+  private static func isBare(_ byte: UInt8) -> Bool { byte.isLetterOrDigit || "-_".utf8.contains(byte) }
 
   private mutating func takeWhile(_ belongs: (UInt8) -> Bool) -> String {
     let start = position

@@ -97,14 +97,7 @@ public struct PageFiles: Sendable {
 
   private static func isPlain(_ part: some Collection<UInt8>) -> Bool {
     guard let first = part.first, first != UInt8(ascii: "."), part.count <= 64 else { return false }
-    return part.allSatisfy { byte in
-      switch byte {
-      case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-        UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"):
-        true
-      default: false
-      }
-    }
+    return part.allSatisfy { $0.isLetterOrDigit || ".-_".utf8.contains($0) }
   }
 
   private static func type(of name: String) -> String? {

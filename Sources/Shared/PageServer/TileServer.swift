@@ -40,12 +40,5 @@ public struct TileServer: Equatable, Sendable {
     return bytes.indices.count { bytes[$0...].starts(with: mark) } == 1
   }
 
-  private static func isOfName(_ byte: UInt8) -> Bool {
-    switch byte {
-    case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
-      UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: ":"):
-      true
-    default: false
-    }
-  }
+  private static func isOfName(_ byte: UInt8) -> Bool { byte.isLetterOrDigit || ".-:".utf8.contains(byte) }
 }

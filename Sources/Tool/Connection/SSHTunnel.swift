@@ -3,6 +3,7 @@
 import CLinux
 import EventLoop
 import Glibc
+import UntrustedText
 
 /// `ssh://[USER@]HOST[:PORT][/SOCKET]`: the address of a gateway behind the system's own `ssh`.
 struct SSHAddress {
@@ -37,9 +38,7 @@ struct SSHAddress {
     let signs = Array("._-:%/@+".utf8)
     let harmless = { (text: String) in
       text.utf8.first.map { $0 != UInt8(ascii: "-") } ?? false
-        && text.utf8.allSatisfy { byte in
-          signs.contains(byte) || (0x30...0x39).contains(byte) || (0x61...0x7A).contains(byte | 0x20)
-        }
+        && text.utf8.allSatisfy { $0.isLetterOrDigit || signs.contains($0) }
     }
     guard harmless(host), user.map(harmless) ?? true, socket.map(harmless) ?? true else { return nil }
   }

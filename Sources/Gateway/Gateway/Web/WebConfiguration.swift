@@ -3,6 +3,7 @@
 import EventLoop
 import PageServer
 import TOML
+import UntrustedText
 
 /// `[web]`: pages for browsers on the local network.
 public struct WebSettings: Equatable, Sendable {
@@ -60,14 +61,6 @@ enum WebConfiguration {
   }
 
   private static func isName(_ name: String) -> Bool {
-    (1...253).contains(name.utf8.count)
-      && name.utf8.allSatisfy { byte in
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-          UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "-"), UInt8(ascii: "_"):
-          true
-        default: false
-        }
-      }
+    (1...253).contains(name.utf8.count) && name.utf8.allSatisfy { $0.isLetterOrDigit || ".-_".utf8.contains($0) }
   }
 }

@@ -94,15 +94,11 @@ public struct OpenIDSettings: Sendable, Equatable {
   /// A new person's name: the claim, with forbidden characters replaced; without it the address or the subject.
   func personName(of claims: JSONValue) -> String {
     for wanted in [claims[nameClaim]?.string, claims["email"]?.string, claims["sub"]?.string] {
-      let bytes = (wanted ?? "").utf8.map { byte in
-        // Behind a letter: a dot alone is no name.
-        Name.isAllowed(String(decoding: [UInt8(ascii: "a"), byte], as: UTF8.self)) ? byte : UInt8(ascii: "-")
+      let bytes: [UInt8] = (wanted ?? "").utf8.prefix(64).map { byte in
+        byte.isLetterOrDigit || "._-".utf8.contains(byte) ? byte : UInt8(ascii: "-")
       }
       // A name needs a letter or a digit.
-      let name = String(decoding: bytes.prefix(64), as: UTF8.self)
-      if name.utf8.contains(where: { ($0 | 0x20) >= 0x61 && ($0 | 0x20) <= 0x7A || (0x30...0x39).contains($0) }) {
-        return name
-      }
+      if bytes.contains(where: \.isLetterOrDigit) { return String(decoding: bytes, as: UTF8.self) }
     }
     return "somebody"
   }
