@@ -106,7 +106,8 @@ public final class NodeService {
   ) async throws(Refusal) -> NodeAnswer {
     let contact = stored.contact
     guard contact.type != .chat else {
-      throw .invalid("\(contact.name.string) is a companion: nobody logs in to it, only to repeaters, rooms and sensors")
+      throw .invalid(
+        "\(contact.name.string) is a companion: nobody logs in to it, only to repeaters, rooms and sensors")
     }
     try await restore(stored)
     guard let given = password ?? self.password(contact.key) else {
