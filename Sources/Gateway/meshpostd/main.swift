@@ -61,7 +61,7 @@ do {
     // The gateway starts without what these need.
     for lack in configuration.lacks { Log().warning(lack) }
     for open in configuration.openFiles(of: file) { Log().warning("\(file): \(open.words): \(open.remedy)") }
-    if let trouble = configuration.storeTrouble { Log().warning("\(file): \(trouble)") }
+    if let trouble = configuration.storeTrouble() { Log().warning("\(file): \(trouble)") }
     exit(configuration.lacks.isEmpty ? 0 : EX_CONFIG)
   }
   if let backup {

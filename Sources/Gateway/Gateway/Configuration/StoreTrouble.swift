@@ -2,10 +2,11 @@
 
 import EventLoop
 import Store
+import Timing
 
 extension GatewayConfiguration {
   /// What is wrong with the database, with its remedy, if no gateway has it open. Its next start would find it.
-  public var storeTrouble: String? {
-    Store.trouble(store.location, clocks: LinuxClocks()).map { "store.location: \($0). \($0.remedy)" }
+  public func storeTrouble(_ clocks: any Clocks = LinuxMachine()) -> String? {
+    Store.trouble(store.location, clocks: clocks).map { "store.location: \($0). \($0.remedy)" }
   }
 }
