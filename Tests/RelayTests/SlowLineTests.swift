@@ -41,7 +41,7 @@ private final class SlowSource: UpdatesSource {
     var lines: [String] = []
     let log = Log(level: .notice, sink: { _, line in lines.append(line) })
     let intake = CommandIntake(
-      CommandIntake.Settings(allowed: [], perMinute: 10), upstream: "hub", store: store, on: loop, log: log)
+      Upstream.Settings(name: "hub", allowed: [], commandsPerMinute: 10), store: store, on: loop, log: log)
     let source = SlowSource()
     let sync = BucketSync(
       upstream: "hub", rights: [], store: store, source: source, commands: intake, on: loop, log: log,
