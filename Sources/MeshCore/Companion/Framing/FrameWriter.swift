@@ -44,13 +44,13 @@ public struct FrameWriter: Sendable {
   public mutating func prefix(_ prefix: KeyPrefix) { big(prefix.value, 6) }
   public mutating func zeros(_ count: Int) { bytes.append(contentsOf: repeatElement(0, count: max(0, count))) }
 
-  /// Appends a text in a field of fixed size: cut, or padded with NULs.
   /// As `FrameReader.quality` reads it.
   mutating func quality(_ snr: SNR) {
     i8(snr.quarters)
     u16(0)
   }
 
+  /// Appends a text in a field of fixed size: cut, or padded with NULs.
   public mutating func fixedText(_ text: Text, _ count: Int) { fixed(text.bytes, count) }
 
   /// Appends bytes in a field of fixed size: cut, or padded with zeros.
