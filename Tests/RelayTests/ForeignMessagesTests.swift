@@ -27,5 +27,9 @@ import Timing
     var ever = ForeignMessages()
     for day in 0..<8 { #expect(ever.received("\(day)", now: at(Double(day) * 86_400)) == .unsubscribe) }
     #expect(ever.received("8", now: at(8 * 86_400)) == .newSession)
+    let long = String(repeating: "x", count: 300)
+    var unnamed = ForeignMessages()
+    #expect(unnamed.received(long, now: at(0)) == ForeignMessages.Remedy.none, "it is too long to be unsubscribed from")
+    #expect(unnamed.received(long, now: at(86_400)) == .newSession)
   }
 }

@@ -33,14 +33,15 @@ struct ForeignMessages {
   mutating func received(_ topic: String, now: MonotonicTime) -> Remedy {
     // A session may last for months: after a quiet time another topic is of another subscription, which has its own remedy.
     let wasQuiet = last.map { now - $0.at >= Self.memory } ?? false
-    if wasQuiet, ended.count < Self.maxEnded, !ended.contains(where: { $0.isExactly(topic) }) { since = nil }
+    let canEnd =
+      ended.count < Self.maxEnded && topic.utf8.count <= Self.longestTopic
+      && !ended.contains { $0.isExactly(topic) }
+    if wasQuiet, canEnd { since = nil }
     last = (topic: Visible.excerpt(topic), at: now)
     let first = since ?? now
     since = first
     guard now - first < Self.patience else { return demandSession(now: now) ? .newSession : .none }
-    guard ended.count < Self.maxEnded, topic.utf8.count <= Self.longestTopic,
-      !ended.contains(where: { $0.isExactly(topic) })
-    else { return .none }
+    guard canEnd else { return .none }
     ended.append(topic)
     return .unsubscribe
   }
