@@ -161,18 +161,20 @@ extension DeliverySession {
     return .milliseconds(Int64.random(in: milliseconds * 4 / 5...milliseconds * 6 / 5, using: &random))
   }
 
-  /// The pause with which the numbers of the attempts last until the lifetime of a message to this recipient ends: where several share the rounds, that of
-  /// the one that has most left.
+  /// The pause with which the numbers of the attempts last until the lifetime of a message to this recipient ends: of several messages, that of the one
+  /// that has most left.
   private func evenPause(to key: PublicKey, _ now: MonotonicTime) -> Duration {
     let inRound = max(1, min(DeliverySettings.slowAttempts, settings.maxAttempts))
-    var least: Duration?
-    for message in live.values where message.item.destination == .node(key) {
-      let left = Int(DeliverySettings.lastAttempt) - Int(message.item.attempt)
-      guard left > 0 else { continue }
-      let pause = (message.item.expires - now) / (left / inRound + 1)
-      least = min(least ?? pause, pause)
+    let waiting = live.values.filter {
+      $0.item.destination == .node(key) && $0.item.attempt < DeliverySettings.lastAttempt
     }
-    return least ?? .zero
+    // Each round tries one of them, in turns; but the oldest post has all rounds.
+    let sharing = waiting.contains { $0.item.isOrdered } ? 1 : waiting.count
+    let pauses = waiting.map { (message) -> Duration in
+      let rounds = Int(DeliverySettings.lastAttempt - message.item.attempt) / inRound * sharing
+      return (message.item.expires - now) / (rounds + 1)
+    }
+    return pauses.min() ?? .zero
   }
 
   /// Half of what is left of the message to this recipient that ends first, so that none is left alone for much of its lifetime. Where messages end one after
