@@ -320,6 +320,23 @@ import Testing
     #expect("\(loss)".contains("the database's log was removed or emptied"), "\(loss)")
   }
 
+  @Test func `restoring leaves no empty log beside a backup, or beside the database before`() throws {
+    let (shop, card) = (try Shop(in: Scratch(inMemory: true)), Scratch(inMemory: true))
+    defer { withExtendedLifetime(card) {} }
+    try shop.append(3)
+    try shop.store.checkpoint()
+    let backup = card.location("backup")
+    try FileManager.default.copyItem(atPath: shop.scratch.location("gw.db"), toPath: backup)
+    let settings = Store.Settings(location: card.location("gw.db"))
+    #expect(try Store.restore(backup, settings: settings) == nil)
+    #expect(!Store.isLogEmptied(of: backup))
+    // It is opened and closed, so that its log is gone.
+    _ = try Store(settings)
+    let replaced = try #require(try Store.restore(backup, settings: settings))
+    #expect(!Store.isLogEmptied(of: backup))
+    #expect(!Store.isLogEmptied(of: replaced.location), "it may be restored, too")
+  }
+
   @Test func `a database that replaces a damaged one is marked with its log`() throws {
     let (shop, card) = (try Shop(in: Scratch(inMemory: true)), Scratch(inMemory: true))
     try shop.append(3)

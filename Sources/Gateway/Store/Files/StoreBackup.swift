@@ -81,6 +81,8 @@ extension Store {
   ) -> (unsent: [(upstream: String, events: Int64)]?, otherGateway: String?) {
     // SQLite deletes the log of an empty database, even if it may only read.
     guard StoreFiles.logTrouble(location) != .databaseIsGone else { return (nil, nil) }
+    let hadLog = StoreFiles.number(of: location + "-wal") != nil
+    defer { if !hadLog { StoreFiles.removeReadersLog(location) } }
     do throws(SQLiteError) {
       let previous = try Database(location: location, readOnly: true)
       try previous.run("ATTACH ? AS backup", .text(backup))
@@ -181,6 +183,8 @@ extension Store {
     guard StoreFiles.logTrouble(backup) != .databaseIsGone else {
       throw .misplaced("\(backup) is not a valid backup: it is empty, and its log (-wal) is no database by itself")
     }
+    let hadLog = StoreFiles.number(of: backup + "-wal") != nil
+    defer { if !hadLog { StoreFiles.removeReadersLog(backup) } }
     do throws(SQLiteError) {
       let database = try Database(location: backup, readOnly: true)
       // Bytes after the end of the database do not belong to it, and may be more than the disk has room for.
