@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import CLinux
 import Glibc
 import SQLite
 import Timing
