@@ -34,7 +34,7 @@ public final class TapAPI: FrameTap {
 
   private let clock: WallClock
   private var listeners: [Listener] = []
-  /// Counts received packets since the start.
+  /// Received packets since the start.
   private(set) var packets: UInt64 = 0
   private(set) var last: (snr: SNR, rssi: Int8)?
 
