@@ -73,7 +73,8 @@ extension Daemon {
     }
     withExtendedLifetime(signals) {}
     server?.stop()
-    if !isStopped { log.notice("the disk takes writes: starting") }
+    if isStopped { manager?.stopping() }
+    log.notice(isStopped ? "ending" : "the disk takes writes: starting")
     return (isStopped, opened)
   }
 
