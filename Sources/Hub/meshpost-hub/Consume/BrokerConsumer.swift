@@ -144,7 +144,7 @@ final class BrokerConsumer {
       if Task.isCancelled { throw CancellationError() }
       if case .foreign? = error as? MQTTFailure, !needsNewSession, newSessions.take(at: loop.now) {
         needsNewSession = true
-        say(
+        HubLog.write(
           .warning,
           "broker \(place.shown): something else has left a subscription in our session, which ends each connection; "
             + "a new session begins, and publications that still wait in the old one are lost")
