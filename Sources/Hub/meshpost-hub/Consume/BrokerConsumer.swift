@@ -143,7 +143,8 @@ final class BrokerConsumer {
     } catch {
       if Task.isCancelled { throw CancellationError() }
       if case .foreign? = error as? MQTTFailure, !needsNewSession, newSessions.take(at: loop.now) {
-        needsNewSession = true
+        // It is not the broker that forgets the session.
+        (needsNewSession, hadSession) = (true, false)
         HubLog.write(
           .warning,
           "broker \(place.shown): something else has left a subscription in our session, which ends each connection; "
