@@ -12,6 +12,8 @@ enum StartSignals {
   private static let came = Atomic<Int32>(0)
   /// Whether a part runs that ends the program at a signal.
   private static let isReceived = Atomic(false)
+  /// Of its own: signals are noted in their order, and `isStopped` can wait for those that have come.
+  private static let queue = DispatchQueue(label: "meshpost.hub.signals")
   /// So long a start goes on after a signal to end: it may wait for a database, or upgrade one, which another start can do as well.
   private static let grace: DispatchTimeInterval = .seconds(5)
 
@@ -25,7 +27,7 @@ enum StartSignals {
   /// Notes also what other parts receive, until the sources are cancelled: one may be at its end, and ignore it.
   static func watchStops() -> [any DispatchSourceSignal] {
     stops.map { number in
-      let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+      let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
       source.setEventHandler {
         note(1 << number)
         endLate()
@@ -36,7 +38,11 @@ enum StartSignals {
   }
 
   /// Whether the program shall end.
-  static var isStopped: Bool { stops.contains { has($0) } }
+  static var isStopped: Bool {
+    // Another part may have ended by a signal that is not noted yet.
+    queue.sync {}
+    return stops.contains { has($0) }
+  }
 
   /// Whether a signal has ended the program before it served.
   static var hasEndedStart: Bool { isStopped && !isReceived.load(ordering: .relaxed) }
