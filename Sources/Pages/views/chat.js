@@ -100,7 +100,7 @@ export class OpenChat {
     this.#shapes();
     onKeys({
       j: () => this.#step(1), k: () => this.#step(-1), r: () => this.composer.field.focus(), "/": () => { route.set({ q: " " }, { replace: false }); },
-      Escape: () => this.#out(), Enter: () => this.#enter(),
+      Escape: () => this.#unpress() || this.#out(), Enter: () => this.#enter(),
     });
   }
 
@@ -427,12 +427,20 @@ export class OpenChat {
     for (const act of this.#pressed.splice(0)) if (isHere) act();
   }
 
-  #enter() {
-    if (this.#pressed.length) this.#pressed.push(() => this.#enter());
+  /** Escape behind an Enter that waits: what that would open is not opened. */
+  #unpress() {
+    const at = this.#pressed.lastIndexOf(this.#enter);
+    if (at < 0) return false;
+    this.#pressed.splice(at, 1);
+    return true;
+  }
+
+  #enter = () => {
+    if (this.#pressed.length) this.#pressed.push(this.#enter);
     else if (this.#chat.find(this.#current)) this.#openMessage(this.#current);
     else return false;
     return true;
-  }
+  };
 
   /** `j`, `k`: the next and the previous message. */
   #step(by) {
