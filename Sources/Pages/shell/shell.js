@@ -104,6 +104,7 @@ export class Shell {
       return await work();
     } catch (error) {
       if (route.view !== view) return null;
+      this.#shown?.shown.close?.();
       fill(this.main);
       showTrouble(this.main, { message: `${t("trouble.view")} ${error.message}` }, () => location.reload());
       this.#shown = null;
