@@ -461,7 +461,7 @@ export class OpenChat {
     const { cursor } = article.dataset;
     const row = this.#chat.find(cursor);
     if (event.key === "r" && row) { this.#reply(row); event.preventDefault(); event.stopPropagation(); }
-    else if (event.key === "Enter" && cursor) { this.#openMessage(cursor); event.preventDefault(); event.stopPropagation(); }
+    else if (event.key === "Enter" && cursor && !this.#pressed.length) { this.#openMessage(cursor); event.preventDefault(); event.stopPropagation(); }
     else if (event.key === "ArrowDown") { this.#step(1); event.preventDefault(); }
     else if (event.key === "ArrowUp") { this.#step(-1); event.preventDefault(); }
     else if (event.key === "End") { this.#toEnd(); event.preventDefault(); }
