@@ -417,7 +417,7 @@ export class OpenChat {
   }
 
   /** What keys are for is being read. */
-  get #isComing() { return this.#isToEnd || !this.#chat.isLoaded && !this.#chat.trouble; }
+  get #isComing() { return this.#isToEnd || !this.#chat.isLoaded && (this.#chat.isReading || !this.#chat.trouble); }
 
   /** What was pressed meanwhile, unless somebody went elsewhere by then. */
   #press() {
