@@ -318,7 +318,7 @@ def alerts_are_shown_and_acknowledged(world):
     browser.script("window.fails = true")
     browser.click('[data-alert="2"] .button')
     browser.find(".toast")
-    browser.until("to be able to try again", lambda: browser.script("""return !document.querySelector('[data-alert="2"] .button').disabled"""))
+    browser.until("to be able to try again", lambda: browser.script("""return !document.querySelector('[data-alert="2"] .button').hasAttribute("aria-disabled")"""))
     browser.script("window.fails = false; document.querySelector('.toast').remove()")
     browser.click('[data-alert="2"] .button')
     browser.until("it to be acknowledged", lambda: browser.script("return window.acknowledged.length") == 1 and not browser.all('[data-alert="2"] .button'))
