@@ -7,7 +7,7 @@ import { cut, line, named } from "../parts/text.js";
 import { byWeight } from "../parts/weight.js";
 import { has, t } from "../parts/words.js";
 import { ask, order } from "../stores/api.js";
-import { keepDraft, ofNote } from "../stores/drafts.js";
+import { keepDraft, keepNotes, ofNote } from "../stores/drafts.js";
 import { draftOf } from "../stores/kept.js";
 import { query } from "../stores/query.js";
 import { onKeys } from "../shell/keys.js";
@@ -86,6 +86,8 @@ export class View {
         this.#next = page.next ?? null;
         this.#trouble = null;
         this.#isMissing = false;
+        // One that is over is not shown here, and its draft would be asked about when somebody signs out.
+        if (!isMore && this.#next === null && !this.#filter.gateway) keepNotes(page.alerts.map((one) => String(one.id)), this.#shell.session.person);
       }
     } catch (trouble) {
       this.#trouble = trouble;

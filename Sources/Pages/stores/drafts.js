@@ -30,6 +30,14 @@ function own(person) {
   return Object.keys(drafts.value).filter(isOwn);
 }
 
+/** Of notes only those for these alerts: nobody can add another one any more. */
+export function keepNotes(alerts, person) {
+  for (const name of own(person)) {
+    const note = NOTE.exec(name);
+    if (note && !alerts.includes(note[1])) keepDraft(name, "");
+  }
+}
+
 /** How many; the fields of a command are one. */
 export function countDrafts(person) { return new Set(own(person).map((name) => (name.startsWith(COMMAND) ? COMMAND : name))).size; }
 
