@@ -4,7 +4,7 @@ import { fill } from "./page.js";
 const REACHED = "a[href], button:enabled, summary, input:enabled, select, textarea, [tabindex]";
 
 /** What it is known by; several may be called the same. */
-function nameOf(one) { return `${one.localName} ${one.id || one.getAttribute("href") || one.getAttribute("aria-label") || one.textContent}`; }
+function nameOf(one) { return `${one.localName} ${one.id || one.dataset.does || one.getAttribute("href") || one.getAttribute("aria-label") || one.textContent}`; }
 
 /** As `fill`. What has the focus in `place` has it afterwards; if it is gone, what is called the same or stands there by then. */
 export function refill(place, ...children) {
