@@ -11,10 +11,15 @@ export function refill(place, ...children) {
   const held = place.contains(document.activeElement) ? document.activeElement : null;
   const all = () => [...place.querySelectorAll(REACHED)];
   const like = () => all().filter((one) => nameOf(one) === nameOf(held));
-  const [at, among] = held ? [all().indexOf(held), like().indexOf(held)] : [-1, -1];
+  const [at, before] = held ? [all().indexOf(held), like()] : [-1, []];
   fill(place, ...children);
   if (!held) return;
-  const next = held.isConnected ? held : like()[among] ?? like().at(-1) ?? all()[at] ?? all().at(-1) ?? place.closest("[tabindex]");
+  const [reached, after] = [all(), like()];
+  let next = held.isConnected ? held : after[before.indexOf(held)] ?? after.at(-1) ?? reached[at] ?? reached.at(-1) ?? place.closest("[tabindex]");
+  // An Enter that is held down deletes one, and not those behind it.
+  if (next !== held && after.length < before.length && next?.matches(".danger")) {
+    next = reached.slice(0, reached.indexOf(next)).findLast((one) => !one.matches(".danger")) ?? place.closest("[tabindex]");
+  }
   next?.focus({ preventScroll: true });
 }
 
