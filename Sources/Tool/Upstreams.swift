@@ -65,6 +65,9 @@ struct UpstreamCommand: ParsableCommand {
       .post("/v1/outbox/retry".with(["upstream": upstream, "seq": seq.map { "\($0)" }])) { answer in
         let count = answer[Shape.Retried().retried] ?? 0
         print("\(count) dead letter\(count == 1 ? "" : "s") queued again")
+        guard let kept = answer[Shape.Retried().keptBack] else { return }
+        Console.error(
+          "\(kept) dead letter\(kept == 1 ? " stays" : "s stay") here: the upstream's filter leaves that out now")
       }
     }
   }

@@ -258,7 +258,10 @@ export class View {
           make("button", { type: "button", class: "button small danger", text: t("letters.drop-verb"), "aria-label": t("letters.drop-one", { seq: one.seq, name: one.upstream }), on: { click: (event) => this.#letter(event.currentTarget, () => order(query("/v1/outbox/drop", { upstream: one.upstream, seq: one.seq }))) } }))))),
       count > this.#letters.length ? make("p", { class: "quiet", text: t("letters.first", { count: this.#letters.length, number: number(this.#letters.length) }) }) : null,
       make("div", { class: "row wrap" }, waiting.map(({ name }) => [
-        make("button", { type: "button", class: "button", text: t("letters.retry-all", { name }), on: { click: (event) => this.#letter(event.currentTarget, () => order(`/v1/outbox/retry?upstream=${encodeURIComponent(name)}`)) } }),
+        make("button", { type: "button", class: "button", text: t("letters.retry-all", { name }), on: { click: (event) => this.#letter(event.currentTarget, async () => {
+          const { kept_back: kept } = await order(`/v1/outbox/retry?upstream=${encodeURIComponent(name)}`);
+          if (kept) told(t("letters.kept", { count: kept, number: number(kept) }));
+        }) } }),
         make("button", { type: "button", class: "button danger", text: t("letters.drop", { name }), on: { click: async (event) => {
           const button = event.currentTarget;
           if (await confirmed(t("letters.drop", { name }), t("letters.drop-why"), t("letters.drop-verb"))) this.#letter(button, () => order(`/v1/outbox/drop?upstream=${encodeURIComponent(name)}`));

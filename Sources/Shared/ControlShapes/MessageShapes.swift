@@ -275,7 +275,10 @@ extension Shape {
     public let reply = Field<String>("reply", "what the node printed")
     public let warning = Field<String?>("warning", "what `clock sync` has passed on")
   }
-  public struct Retried: Sendable { @inlinable public init() {}; public let retried = Field<Int64>("retried", "dead letters that were queued again") }
+  public struct Retried: Sendable { @inlinable public init() {}
+    public let retried = Field<Int64>("retried", "dead letters that were queued again")
+    public let keptBack = Field<Int64?>("kept_back", "further ones that stay dead letters: the upstream's filter leaves them out now")
+  }
   public struct Dropped: Sendable { @inlinable public init() {}; public let dropped = Field<Int64>("dropped", "dead letters that were deleted") }
   public struct Skipped: Sendable { @inlinable public init() {}; public let skipped = Field<Int64>("skipped", "the event's seq; it is a dead letter now") }
   public struct Paired: Sendable { @inlinable public init() {}; public let paired = Field<String>("paired", "the radio's address") }

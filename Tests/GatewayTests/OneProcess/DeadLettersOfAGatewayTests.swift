@@ -79,6 +79,33 @@ import Timing
     #expect(Array(server.tried.dropFirst(before)) == ["a"])
   }
 
+  @Test func `letters that a narrower filter leaves out stay dead letters, whether asked for before it or after`() throws {
+    let rig = try rig(dead: ["a", "b"])
+    let (server, before) = (rig.webhook, rig.webhook.tried.count)
+    server.mood = .unreachable
+    #expect(try rig.post("/v1/outbox/retry?upstream=h").json["retried"]?.integer == 2)
+    rig.reload(Webhook.configuration.replacing("channels = []", with: "channels = [\"#trees\"]"))
+    rig.pass(.seconds(5))
+    server.mood = .well
+    rig.pass(.seconds(600))
+    #expect(try server.tried.count == before && rig.letters() == 2)
+
+    let all = try rig.post("/v1/outbox/retry?upstream=h").json
+    #expect(all["retried"]?.integer == 0 && all["kept_back"]?.integer == 2, "\(all)")
+    #expect(try rig.post("/v1/outbox/retry").json["kept_back"]?.integer == 2)
+    let seq = try #require(try rig.json("/v1/outbox")["dead_letters"]?.array?.first?["seq"]?.integer)
+    let one = try rig.post("/v1/outbox/retry?upstream=h&seq=\(seq)")
+    #expect(one.status == 400 && one.json["error"]?.string?.contains("filter leaves it out") == true, "\(one)")
+    rig.pass(.seconds(600))
+    #expect(try server.tried.count == before && rig.letters() == 2)
+
+    rig.reload(Webhook.configuration)
+    rig.pass(.seconds(5))
+    _ = try rig.post("/v1/outbox/retry?upstream=h")
+    try rig.until("both") { try rig.letters() == 0 }
+    #expect(server.texts.suffix(2) == ["a", "b"])
+  }
+
   @Test func `one letter is dropped by its number, and a number of none is refused`() throws {
     let rig = try rig(dead: ["a", "b"])
     let seqs = try rig.json("/v1/outbox")["dead_letters"]?.array?.compactMap { $0["seq"]?.integer } ?? []

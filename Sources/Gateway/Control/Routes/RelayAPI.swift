@@ -154,15 +154,26 @@ struct RelayAPI {
       guard seq == nil else {
         throw Refusal.invalid("seq requires upstream: each upstream numbers its own dead letters")
       }
-      let count = try store.retryDeadLetters(of: nil)
+      let counts = try relay.retryLetters(of: nil, seq: nil)
       relay.resume()
-      return .json { $0.field(Shape.Retried().retried, count) }
+      return answer(counts)
     }
     let upstream = try upstream(request)
-    let count = try store.retryDeadLetters(of: upstream.name, seq: seq)
-    if let seq, count == 0 { throw noLetter(seq, of: upstream) }
+    let counts = try relay.retryLetters(of: upstream, seq: seq)
+    if let seq, counts.kept > 0 {
+      throw Refusal.invalid(
+        "\(upstream.name): event \(seq) stays a dead letter: the upstream's filter leaves it out now")
+    }
+    if let seq, counts.retried == 0 { throw noLetter(seq, of: upstream) }
     upstream.resume()
-    return .json { $0.field(Shape.Retried().retried, count) }
+    return answer(counts)
+  }
+
+  private func answer(_ counts: (retried: Int, kept: Int)) -> Answer {
+    .json { json in
+      json.field(Shape.Retried().retried, counts.retried)
+      json.field(Shape.Retried().keptBack, counts.kept > 0 ? counts.kept : nil)
+    }
   }
 
   private func noLetter(_ seq: Int64, of upstream: Upstream) -> Refusal {

@@ -186,22 +186,50 @@ final class JournalReader {
     if let folding, folding.isComplete, lanes[Folding.lane].taken >= folding.through { self.folding = nil }
   }
 
-  /// A dead letter that an operator wants sent again, if it is the next to be sent. Those of other lanes stay marked.
+  /// A dead letter that an operator wants sent again, if it is the next to be sent. Those of other lanes stay marked, and so do
+  /// those that the filter leaves out: it may have changed since the operator asked.
   func nextDeadLetter(
     of permitted: ByLane<Bool>, eventsWait: Bool, now: MonotonicTime
   ) throws(StoreError) -> DeadLetter? {
     let lanes = Lane.allCases.filter { permitted[$0] }
     while deadLetters.isNext(eventsWait: eventsWait, now: now) {
-      var found: DeadLetter?
-      try store.eachDeadLetter(of: name, after: deadLetters.after, marked: true, lanes: lanes, limit: 1) { letter in
-        found = letter
-        return false
-      }
-      if let found { return found }
+      if let found = try firstLetter(after: deadLetters.after, lanes) { return found }
       if deadLetters.after == 0, lanes != Lane.allCases { return nil }
       deadLetters.reachedEnd()
     }
     return nil
+  }
+
+  /// The first such letter that passes the filter. Its age does not matter: an operator asks for it.
+  private func firstLetter(after id: Int64, _ lanes: [Lane]) throws(StoreError) -> DeadLetter? {
+    var (found, failure): (DeadLetter?, StoreError?) = (nil, nil)
+    try store.eachDeadLetter(of: name, after: id, marked: true, lanes: lanes) { letter in
+      do throws(StoreError) {
+        guard try filter.passes(letter.event, store) else { return true }
+        found = letter
+      } catch {
+        failure = error
+      }
+      return false
+    }
+    if let failure { throw failure }
+    return found
+  }
+
+  /// The dead letters that the filter leaves out now, by their seqs. `seq`: only that event.
+  func lettersLeftOut(_ seq: Int64?) throws(StoreError) -> [Int64] {
+    var (seqs, failure): ([Int64], StoreError?) = ([], nil)
+    try store.eachDeadLetter(of: name) { letter in
+      guard seq == nil || letter.event.seq == seq else { return true }
+      do throws(StoreError) {
+        if try !filter.passes(letter.event, store) { seqs.append(letter.event.seq) }
+      } catch {
+        failure = error
+      }
+      return failure == nil && seq == nil
+    }
+    if let failure { throw failure }
+    return seqs
   }
 
   func count(tooOld batch: Batch, through seq: Int64) {

@@ -165,6 +165,17 @@ public final class Relay {
 
   public func wake() { for upstream in upstreams { upstream.wake() } }
   public func resume() { for upstream in upstreams { upstream.resume() } }
+
+  /// Marks dead letters for another attempt: of all upstreams (`nil`), of one, or with `seq` one of these. `kept`: so many are not marked, because the
+  /// upstream's filter leaves them out now.
+  public func retryLetters(of upstream: Upstream?, seq: Int64?) throws(StoreError) -> (retried: Int, kept: Int) {
+    var kept: [(upstream: String, seq: Int64)] = []
+    for one in upstream.map({ [$0] }) ?? upstreams {
+      for seq in try one.journal.lettersLeftOut(seq) { kept.append((one.name, seq)) }
+    }
+    return (try store.retryDeadLetters(of: upstream?.name, seq: seq, except: kept), kept.count)
+  }
+
   /// Ends all upstreams with the gateway: they send nothing more, and their last requests may end first, within the limit.
   public func finish(within limit: Duration) async {
     let end = loop.now + limit

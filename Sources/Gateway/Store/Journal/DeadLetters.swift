@@ -65,13 +65,20 @@ extension Store {
   }
 
   /// Marks dead letters for another attempt; returns their number. `upstream` `nil`: of every upstream; `seq`: only
-  /// that event.
-  public func retryDeadLetters(of upstream: String?, seq: Int64? = nil) throws(StoreError) -> Int {
+  /// that event. `kept`: those among them that get no new mark.
+  public func retryDeadLetters(
+    of upstream: String?, seq: Int64? = nil, except kept: [(upstream: String, seq: Int64)] = []
+  ) throws(StoreError) -> Int {
     var count = 0
     write { (store) throws(SQLiteError) in
       count = try store.database.run(
         "UPDATE dead_letters SET retry = retry + 1 WHERE retry >= 0 AND (?1 IS NULL OR upstream = ?1) AND (?2 IS NULL OR seq = ?2)",
         .optional(upstream), .optional(seq))
+      for letter in kept {
+        count -= try store.database.run(
+          "UPDATE dead_letters SET retry = retry - 1 WHERE retry > 0 AND upstream = ? AND seq = ?",
+          .text(letter.upstream), .integer(letter.seq))
+      }
     }
     try commitNow()
     return count
