@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import JSON
 import Testing
 
 @testable import Relay
@@ -9,14 +10,14 @@ import Testing
 @Suite(.serialized) struct OtherEpochTests {
   private static let other = "feedfeedfeedfeed"
 
-  /// The server names the other epoch in its next greeting, up to `last`, while an event waits.
-  private func meet(_ last: Int64, _ bench: Bench) {
+  /// The server names another epoch in its next greeting, up to `last`, while an event waits.
+  private func meet(_ last: Int64, _ bench: Bench, of epoch: String = Self.other) {
     bench.answers = [bench.answer(503)]
     bench.append(1)
     bench.run(until: { bench.upstream.status.state == .waiting }, "it is away")
     let has = bench.acknowledged[bench.store.epoch] ?? 0
     bench.greetings = [
-      #"{"acknowledged":\#(has),"lanes":{"messages":\#(has)},"others":{"\#(Self.other)":\#(last)}}"#
+      #"{"acknowledged":\#(has),"lanes":{"messages":\#(has)},"others":{"\#(epoch)":\#(last)}}"#
     ]
     bench.run(impatiently: { bench.greetings.isEmpty && bench.upstream.status.pending == 0 }, "delivered")
   }
@@ -31,6 +32,29 @@ import Testing
     let same = HistoryFinding.otherEpoch(Self.other, last: 9)
     #expect(bench.observer.findings == [same, same, same], "\(bench.observer.findings)")
     #expect(try !bench.store.knows(Self.other, through: 15), "the next run of the program tells of it")
+  }
+
+  @Test func `a history that a hub has made of our own events from a broker is no loss, and one of others is`() throws {
+    let bench = try Bench()
+    bench.append(3)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    let body = try JSONValue(parsing: Array("{\"x\":1}".utf8))
+    let own = "\(bench.store.epoch).\(EventContent.digest(at: 1, kind: "message", body: body))"
+    meet(0, bench, of: own)
+    #expect(bench.gaps.isEmpty && bench.observer.findings.isEmpty, "\(bench.gaps)")
+    #expect(try bench.store.knows(own, through: 0), "the next run of the program does not tell of it, either")
+    meet(0, bench, of: "\(bench.store.epoch).\(Self.other)")
+    #expect(bench.gaps.map { $0.2 } == ["conflict"], "\(bench.gaps)")
+  }
+
+  @Test func `a further history of an epoch whose loss was told is no other loss`() throws {
+    let bench = try Bench()
+    bench.append(3)
+    bench.run(until: { bench.isDelivered }, "delivered")
+    meet(9, bench)
+    meet(0, bench, of: "\(Self.other).\(Self.other)")
+    #expect(bench.gaps.map { $0.1 } == [9], "\(bench.gaps)")
+    #expect(bench.observer.findings.count == 1, "\(bench.observer.findings)")
   }
 
   @Test func `how far a server had a lost epoch is shown with the loss`() throws {

@@ -333,6 +333,11 @@ extension Store {
     try setMeta(Self.toldLosses, .text(names.suffix(Self.maxTold).joined(separator: ",")))
   }
 
+  /// Whether upstreams were told that events of this epoch are lost.
+  public func isLossTold(of epoch: String) throws(StoreError) -> Bool {
+    try translating { () throws(SQLiteError) in try toldNames().contains(epoch) }
+  }
+
   /// The epochs whose loss every upstream has, and how far servers had them.
   func toldEpochs() throws(StoreError) -> [KnownEpoch] {
     try translating { () throws(SQLiteError) -> [KnownEpoch] in

@@ -131,6 +131,11 @@ extension Upstream {
           continue
         }
         guard health.starts.foreign.take(at: loop.now) else { continue }
+        guard try !journal.isKnownHistory(other.epoch) else {
+          // From now on it is known: the journal does not have its first event for ever.
+          try store.note(other.epoch, through: other.last)
+          continue
+        }
         let loss = try store.tellForeign(other.epoch, last: other.last)
         health.starts.told[other.epoch] = ToldEpochs.Told(then: other.last, now: other.last)
         log.error("\(name): \(loss). Every upstream is told. See docs/hub.md, \"One identity, two histories\"")
