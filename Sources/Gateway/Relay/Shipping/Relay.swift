@@ -171,7 +171,7 @@ public final class Relay {
   public func retryLetters(of upstream: Upstream?, seq: Int64?) throws(StoreError) -> (retried: Int, kept: Int) {
     var kept: [(upstream: String, seq: Int64)] = []
     for one in upstream.map({ [$0] }) ?? upstreams {
-      for seq in try one.journal.lettersLeftOut(seq) { kept.append((one.name, seq)) }
+      for left in try one.journal.lettersLeftOut(seq) { kept.append((upstream: one.name, seq: left)) }
     }
     return (try store.retryDeadLetters(of: upstream?.name, seq: seq, except: kept), kept.count)
   }
