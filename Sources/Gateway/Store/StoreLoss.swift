@@ -60,7 +60,8 @@ public struct StoreLoss: Equatable, Sendable, CustomStringConvertible {
 
   /// How far the database and the lost events reach, in words; `nil`: unknown.
   public var extent: String? {
-    let most = last.map { "there had been \($0) events or more" }
+    // A hub that has an epoch only from a broker knows no position in it.
+    let most = last.flatMap { $0 > 0 ? "there had been \($0) events or more" : nil }
     guard let kept else { return most }
     let end = "the database ends with event \(kept)"
     guard let atLeast, let most else { return end }

@@ -71,8 +71,9 @@ extension GatewayAlerts {
         "\(upstream) has other events under this gateway's id: \(reason.cut(toBytes: 200)). \(again) there again in a new epoch",
         AlertSubject(.journalConflict, upstream), Double(events))
     case .otherEpoch(let epoch, let last):
+      let extent = last > 0 ? ", up to \(last)" : ""
       historiesMet(
-        "\(upstream) has events of this gateway that are not in its database: the epoch \(epoch), up to \(last). Other upstreams may lack them",
+        "\(upstream) has events of this gateway that are not in its database: the epoch \(epoch)\(extent). Other upstreams may lack them",
         AlertSubject(.journalConflict, upstream))
     case .lost(let events):
       lost(events, at: upstream) {
