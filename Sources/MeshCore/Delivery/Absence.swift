@@ -355,6 +355,8 @@ extension DeliverySession {
   func priority(of message: Live) -> DeliveryPriority {
     if message.isOpen { return message.item.priority }
     switch message.round.kind {
+    // It leaves air time to new messages.
+    case .first where message.isRepeat: break
     case .first, .ahead, .asked: return message.item.priority
     case .slow, .hint: break
     case .sign:

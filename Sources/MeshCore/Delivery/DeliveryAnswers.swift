@@ -48,6 +48,7 @@ extension DeliverySession {
   ) -> [DeliveryAction] {
     expect(code, for: id)
     count(id, flooded)
+    _ = accepted(live[id]?.charged ?? 0, now)
     let suggested = min(max(1000, (Double(timeout) * settings.timeoutFactor).rounded()), 3_600_000)
     let wait = patience(of: id, suggested, flooded)
     live[id]?.phase = .sent(until: now + .milliseconds(Int64(wait)))
@@ -87,10 +88,14 @@ extension DeliverySession {
   }
 
   private mutating func channelSent(_ id: Int64, _ now: MonotonicTime) -> [DeliveryAction] {
-    guard var item = live.removeValue(forKey: id)?.item else { return [] }
+    guard let message = live.removeValue(forKey: id) else { return [] }
+    let out = accepted(message.charged, now)
+    var item = message.item
     (item.tries, item.floods) = (item.tries + 1, item.floods + 1)
+    // From the first time on: whoever has it does not note it again.
+    item.expires = min(item.expires, now + DeliverySettings.duplicatesKnown)
     var ended = Ended(id: id, codes: [], isDelivered: true, until: now + DeliverySettings.grace)
-    ended.atRadio = .init(item: item, at: now)
+    ended.atRadio = .init(item: item, at: now, out: out)
     remember(ended, now)
     return [.sent(id: id, code: nil, tries: item.tries, floods: item.floods)]
   }
@@ -241,6 +246,7 @@ extension DeliverySession {
   /// The radio has heard a packet. Nothing is decided: what waits looks again when its time comes.
   public mutating func heardPacket(_ milliseconds: Int64, now: MonotonicTime) {
     manners.heard(milliseconds, now: now)
+    if isUp { radioRanAt = now }
   }
 
   /// How busy the channel was when the program ended: what waited for it waits on.

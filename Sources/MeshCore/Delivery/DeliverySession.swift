@@ -45,6 +45,8 @@ public struct DeliverySession: Sendable {
     /// Air time reserved for the attempt in progress, in milliseconds.
     var charged: Int64 = 0
 
+    /// A channel message that the radio has accepted before: it goes once more, for whoever missed it.
+    var isRepeat: Bool { item.channel != nil && item.floods > 0 }
     var isReady: Bool { if case .ready = phase { true } else { false } }
     /// Whether it waits for its recipient again if the radio does not know it now: the shell may put it back.
     var wasHeld: Bool { item.channel == nil && round.kind != .first }
@@ -65,8 +67,11 @@ public struct DeliverySession: Sendable {
     var atRadio: AtRadio?
 
     struct AtRadio: Equatable {
+      /// It expires when nodes no longer know that they have the message.
       var item: DeliveryItem
       var at: MonotonicTime
+      /// By then the radio has transmitted it, if it runs.
+      var out: MonotonicTime
     }
 
     mutating func hear(_ now: MonotonicTime) {
@@ -104,6 +109,10 @@ public struct DeliverySession: Sendable {
   var quiet: (until: MonotonicTime, id: Int64)?
   /// The message that is being written to disk or handed to the radio. It may have ended already, by a fast acknowledgement.
   var inHand: Int64?
+  /// When the radio has transmitted all that it has accepted, if the air is free.
+  var radioDone = MonotonicTime(seconds: 0)
+  /// When the radio last gave a sign of life: until then, it did not stop.
+  var radioRanAt: MonotonicTime?
   /// When the budget has room for the next message.
   var budgetWait: MonotonicTime?
   /// Who waits while the channel is busy.
@@ -199,20 +208,10 @@ public struct DeliverySession: Sendable {
   /// The radio is connected and synced. `radioStarted`: the latest moment at which it may have started; `nil`: unknown.
   ///
   /// A channel message that the radio accepted shortly before a restart may not have been transmitted. It is sent again
-  /// as the same packet, which nodes that have it drop, at most as often as a direct message.
+  /// as the same packet, which nodes that have it drop for a while, at most as often as a direct message.
   public mutating func linkUp(now: MonotonicTime, radioStarted: MonotonicTime? = nil) -> [DeliveryAction] {
     isUp = true
-    var actions: [DeliveryAction] = []
-    for place in ended.indices.reversed() {
-      guard let copy = ended[place].atRadio,
-        radioStarted.map({ $0 + DeliverySettings.uptimeTolerance > copy.at }) ?? true
-      else { continue }
-      // If the start is unknown, only the link may have failed, and that again and again.
-      let most = radioStarted == nil ? 2 : settings.maxAttempts
-      guard copy.item.tries < most, copy.item.expires > now, live[copy.item.id] == nil else { continue }
-      ended.remove(at: place)
-      actions.append(again(copy))
-    }
+    let actions = repeatCutOff(radioStarted, now)
     for (id, message) in live {
       switch message.phase {
       case .sent(nil): live[id]?.phase = .sent(until: now + DeliverySettings.unknownTimeout)

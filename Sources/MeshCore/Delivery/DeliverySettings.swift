@@ -14,7 +14,7 @@ public struct DeliverySettings: Equatable, Sendable {
   public var timeoutFactor = 1.2
   /// Messages that may wait for an acknowledgement at the same time, 1 to `radioMemory`.
   public var maxInFlight = radioMemory
-  /// Whether a channel message that no repeater was heard with is sent once more. It is the same packet, which nodes that have it drop.
+  /// Whether a channel message that no repeater was heard with is sent once more. It is the same packet, which nodes that have it drop for a while.
   public var repeatsUnheard = false
   /// Whether to ask for a path when a flood was acknowledged without bringing one.
   public var discoversPaths = true
@@ -31,6 +31,10 @@ public struct DeliverySettings: Equatable, Sendable {
   public static let grace: Duration = .seconds(60)
   /// How long to wait for a repeater, before a channel message is sent once more.
   static let repeatDelay: Duration = .seconds(20)
+  /// How long nodes know at least that they have a packet: their tables of duplicates turn over with the traffic.
+  public static let duplicatesKnown: Duration = .seconds(60)
+  /// How long a busy air may keep what the radio has accepted: firmware sends after four seconds in any case.
+  static let busyAir: Duration = .seconds(10)
   /// Delay after the first repeat until repeats are reported together.
   static let heardDelay: Duration = .seconds(5)
   /// How long a late acknowledgement still changes a failed message to delivered.

@@ -88,6 +88,7 @@ extension DeliverySession {
   private func goesBefore(_ one: Live, _ other: Live) -> Bool {
     let (first, second) = (priority(of: one), priority(of: other))
     if first != second { return first < second }
+    if one.isRepeat != other.isRepeat { return other.isRepeat }
     // So that the oldest messages to absent recipients do not use up the air time of all.
     if let mine = lastTry(one), let theirs = lastTry(other), mine != theirs { return mine < theirs }
     let (mine, theirs) = (served[one.item.origin] ?? 0, served[other.item.origin] ?? 0)
@@ -105,7 +106,9 @@ extension DeliverySession {
 
   /// How long the message lets others go first on a busy channel. Somebody waits for a held message, too.
   private func courtesy(of message: Live) -> DeliveryPriority {
-    min(priority(of: message), max(message.item.priority, .relayed))
+    // A repeat has no time to wait.
+    if message.isRepeat { return message.item.priority }
+    return min(priority(of: message), max(message.item.priority, .relayed))
   }
 
   /// The air time of the next attempt in milliseconds.

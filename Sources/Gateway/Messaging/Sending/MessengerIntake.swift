@@ -231,7 +231,7 @@ extension Messenger {
     let isInterrupted = message.state == .sending || message.state == .sent
     let item = DeliveryItem(
       id: message.id, destination: destination, priority: DeliveryPriority(rawValue: message.priority) ?? .bulk,
-      origin: message.origin, bytes: message.text.bytes.count + nameBytes, expires: expiry(of: message),
+      origin: message.origin, bytes: message.text.bytes.count + nameBytes, expires: lastTime(for: message),
       notBefore: start(of: message, isFromEarlierRun),
       attempt: message.attempts.next, tries: message.attempts.accepted, floods: message.attempts.floods,
       codes: message.attempts.codes,
@@ -266,6 +266,13 @@ extension Messenger {
   /// When the message expires. Setting the clock makes no message old.
   func expiry(of message: OutgoingMessage) -> MonotonicTime {
     loop.now + max(.zero, .milliseconds(message.lifetime) - age(of: message))
+  }
+
+  /// When an attempt may be made at the latest. A channel message that the radio accepted in an earlier run has the time
+  /// in which nodes that have it know it.
+  private func lastTime(for message: OutgoingMessage) -> MonotonicTime {
+    guard message.kind == .channel, message.attempts.floods > 0 else { return expiry(of: message) }
+    return min(expiry(of: message), loop.now + max(.zero, DeliverySettings.duplicatesKnown - age(of: message)))
   }
 
   private func age(of message: OutgoingMessage) -> Duration {
