@@ -4,8 +4,8 @@ import Timing
 
 /// Channel messages that the radio accepted and that nobody was heard with.
 ///
-/// Those who have the message must still know it when it comes again, so it has little time for that: if the air time or
-/// the link does not allow it by then, it ends as sent. New messages do not wait for it.
+/// Those who have the message must still know it when it comes again, so it has little time for that: if the air time
+/// or the link does not allow it by then, it ends as sent. New messages do not wait for it.
 extension DeliverySession {
   /// When a channel message is sent once more; `nil`: it is not.
   func repetition(of message: Ended) -> MonotonicTime? {
