@@ -134,13 +134,17 @@ import Testing
     }
     service.requests.longestWait = .milliseconds(1)
     let stored = try #require(try bench.store.contact(fixture.node.key))
+    var words = ""
     func ask(_ command: Text) throws -> String? {
-      try bench.refusal { () throws(Refusal) in try await service.ask(.cli(command), of: stored) }?.code
+      let refusal = try bench.refusal { () throws(Refusal) in try await service.ask(.cli(command), of: stored) }
+      words = refusal?.description ?? ""
+      return refusal?.code
     }
     #expect(try ask("reboot") == "silence" && restarts == 0, "the radio did not take it")
     takes = true
     #expect(try ask("reboot") == "silence" && restarts == 1)
     #expect(try ask("get tx") == "silence" && restarts == 1)
+    #expect(words.contains("it is not known whether it has carried out the command"), "its reply may be lost")
   }
 
   @Test func `the most urgent request goes first, and requests beyond the bound are refused`() throws {

@@ -284,7 +284,8 @@ public final class NodeRequests {
         + "default; or it is out of range, \(stranger)"
     case (.login, _): "\(name) does not answer: a wrong password, out of range, or a stale path"
     case (.cli, _), (.setClock, _):
-      "\(name) does not answer: not logged in as admin, out of range, or a command without a reply"
+      "\(name) does not answer, and it is not known whether it has carried out the command: look before you repeat it. "
+        + "Perhaps the reply was lost, the node is out of range, this radio is not logged in as admin, or the command has no reply"
     case (.trace, _):
       "no trace came back: a hop is out of range of the next, or does not repeat packets (repeaters do, unless disabled)"
     case (_, .chat):
