@@ -233,6 +233,7 @@ public final class Synchronizer {
     guard isOther else { return }
     // The slots of this radio do not show what the other one has.
     slots.untaken = [:]
+    radioClock.forgetTime()
     standing.handsOver()
     observer?.radioReplaced()
   }

@@ -11,6 +11,10 @@ struct RadioClock {
   /// The latest possible start of the radio, according to its reports over this link.
   private(set) var started: MonotonicTime?
 
+  /// The latest time that the clock had when it was found to be set back.
+  private var steppedFrom: UInt32?
+  /// In seconds: clocks are read to the second, and drift.
+  private static let leastStep: UInt32 = 60
   /// When to read the clock again.
   private var nextCheck: MonotonicTime?
 
@@ -21,7 +25,21 @@ struct RadioClock {
     read.map { $0.time &+ UInt32(clamping: Int64((now - $0.at).inSeconds)) }
   }
 
-  mutating func told(_ time: UInt32, now: MonotonicTime) { read = (time, now) }
+  mutating func told(_ time: UInt32, now: MonotonicTime) {
+    if let before = self.time(at: now), before > time { steppedFrom = max(steppedFrom ?? 0, before) }
+    read = (time, now)
+  }
+
+  /// The time, still to come, that the clock had before it was set back; `nil`: none.
+  func stepped(at now: MonotonicTime) -> UInt32? {
+    guard let steppedFrom, let time = time(at: now), steppedFrom > time, steppedFrom - time > Self.leastStep else {
+      return nil
+    }
+    return steppedFrom
+  }
+
+  /// Another radio is attached.
+  mutating func forgetTime() { (read, steppedFrom) = (nil, nil) }
 
   func isDue(at now: MonotonicTime) -> Bool { nextCheck.map { now >= $0 } ?? true }
 
@@ -42,6 +60,9 @@ struct RadioClock {
 extension Synchronizer {
   /// The radio's estimated time now, in seconds since 1970; `nil`: it was not read.
   public var radioTime: UInt32? { radioClock.time(at: loop.now) }
+
+  /// The radio's clock was ahead: nodes that it asked then ignore its requests until this time, in seconds since 1970.
+  public var isIgnoredUntil: UInt32? { radioClock.stepped(at: loop.now) }
 
   /// The latest possible start of the radio, according to its reports over this link.
   public var radioStarted: MonotonicTime? { radioClock.started }

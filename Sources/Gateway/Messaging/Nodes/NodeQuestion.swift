@@ -40,6 +40,14 @@ public enum NodeQuestion: Equatable, Sendable {
     }
   }
 
+  /// Whether the radio sends it with the time of its own clock, and servers ignore one that is not newer than the last.
+  var hasTimeOfRadio: Bool {
+    switch self {
+    case .login, .status, .telemetry, .neighbours, .access: true
+    case .cli, .setClock, .keepAlive, .path, .trace, .regions, .clock, .owner: false
+    }
+  }
+
   /// Commands on a node's CLI may do anything: the gateway does not repeat them.
   var mayRepeat: Bool { !isCommandLine }
 

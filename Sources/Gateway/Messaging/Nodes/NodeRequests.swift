@@ -3,6 +3,7 @@
 import Companion
 import Delivery
 import EventLoop
+import Glibc
 import RadioSession
 import Store
 import Sync
@@ -250,7 +251,7 @@ public final class NodeRequests {
     if asked.contact.type == .room, case .success? = answer {
       messenger.roomWasAsked(asked.contact.key, at: lastTime)
     }
-    return answer ?? .failure(.silence(Self.silence(asked.question, asked.contact)))
+    return answer ?? .failure(.silence(silence(asked.question, asked.contact)))
   }
 
   /// How long an answer may take: a little longer than the radio suggests.
@@ -273,6 +274,23 @@ public final class NodeRequests {
       : .unknown(
         "the radio's link was lost, and it is not known whether \(name) has carried out the command: "
           + "when the link is back, look before you repeat it")
+  }
+
+  private func silence(_ question: NodeQuestion, _ contact: Contact) -> String {
+    let words = Self.silence(question, contact)
+    // The time of a command is not the radio's.
+    guard question.hasTimeOfRadio, contact.type != .chat, let time = messenger.synchronizer.isIgnoredUntil else {
+      return words
+    }
+    return "\(words); or it ignores this radio, whose clock was ahead and was set back: nodes ignore its requests until "
+      + "\(Self.text(time)), when they are newer than those before, or until they are restarted"
+  }
+
+  private static func text(_ time: UInt32) -> String {
+    var (seconds, parts, buffer) = (time_t(time), tm(), [CChar](repeating: 0, count: 32))
+    gmtime_r(&seconds, &parts)
+    let count = strftime(&buffer, buffer.count, "%Y-%m-%d %H:%M UTC", &parts)
+    return String(decoding: buffer.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
   }
 
   private static func silence(_ question: NodeQuestion, _ contact: Contact) -> String {
