@@ -70,6 +70,31 @@ import Timing
     #expect(try addressing.find("trees") == .channel(Channel(slot: 1, name: "trees", secret: secret)))
   }
 
+  @Test(arguments: [1, 3]) func `two digits name no node, and of several keys that begin with them it is told`(
+    _ count: Int
+  ) throws {
+    let store = try Store(Store.Settings(location: scratch.location("gw.db")))
+    store.write { store throws(SQLiteError) in
+      for number in 0..<count {
+        guard let key = PublicKey(bytes: [0x7A] + [UInt8](repeating: UInt8(number), count: 31)) else { continue }
+        // One of them is in the radio's table: it is not the only one that may be meant.
+        _ = try store.upsert(Contact(key: key, name: "Birch"), onRadio: number == 0, heard: false, at: 1)
+      }
+    }
+    try store.commitNow()
+    let addressing = Addressing(store)
+    for find in [{ _ = try addressing.find("7a") }, { _ = try addressing.contact("7A") }] as [() throws -> Void] {
+      do {
+        try find()
+        Issue.record("7a is taken for one of them")
+      } catch Refusal.ambiguous(_, let candidates) {
+        #expect(count == 3 && candidates.count == 3, "\(candidates)")
+      } catch {
+        #expect(count == 1 && (error as? Refusal)?.code == "not_found", "\(error)")
+      }
+    }
+  }
+
   @Test(arguments: [true, false]) func `a name of both a channel and a node's alias is not unique`(
     _ onRadio: Bool
   ) throws {

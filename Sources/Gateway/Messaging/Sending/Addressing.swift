@@ -22,13 +22,15 @@ public struct Addressing {
   private static let maxCandidates = 8
   /// The fewest digits of a key's beginning: a shorter text is more likely a name.
   private static let fewestDigits = 4
+  /// So few digits name no node, but nodes whose keys begin with them are the candidates.
+  private static let fewestOfSeveral = 2
   /// The length of the key prefix by which messages name their sender: such a prefix means that node, even if another node has it as its name.
   private static let digitsOfPrefix = 12
 
   /// How well a candidate fits: only the best rank counts. A channel of the radio ranks before a name from the air, which any node may take. `local`:
   /// exactly what somebody here has named so, a channel or a node by its alias; neither takes the messages of the other.
   private enum Rank: Int, Comparable {
-    case key, keyPrefix, local, channelInAnyCase, name, nameInAnyCase, beginning, keyBeginning
+    case key, keyPrefix, local, channelInAnyCase, name, nameInAnyCase, beginning, keyBeginning, shortKeyBeginning
 
     /// The rank of a channel whose name fits like this.
     var ofChannel: Self {
@@ -101,8 +103,10 @@ public struct Addressing {
     let reachable = found.fitting.filter { if case .contact(let stored) = $0 { stored.onRadio } else { true } }
     // What is meant for such a node is not for all who have the channel that somebody here has named the same.
     let hasChannel = found.fitting.contains { if case .channel = $0 { true } else { false } }
-    let fitting = reachable.isEmpty || found.best == .local && hasChannel ? found.fitting : reachable
-    guard let first = fitting.first else { throw try missing(text, kind) }
+    let isShort = found.best == .shortKeyBeginning
+    let countsAll = reachable.isEmpty || isShort || found.best == .local && hasChannel
+    let fitting = countsAll ? found.fitting : reachable
+    guard let first = fitting.first, !isShort || fitting.count > 1 else { throw try missing(text, kind) }
     guard fitting.count == 1 else {
       throw .ambiguous(text, candidates: fitting.map(Self.describe) + (found.isCut ? ["…"] : []))
     }
@@ -163,7 +167,8 @@ public struct Addressing {
     let lower = name.lowercased()
     if lower == typed { return .nameInAnyCase }
     if lower.hasPrefix(typed) { return .beginning }
-    return typed.utf8.count >= fewestDigits && key.hasPrefix(typed) ? .keyBeginning : nil
+    guard typed.utf8.count >= fewestOfSeveral, key.hasPrefix(typed) else { return nil }
+    return typed.utf8.count >= fewestDigits ? .keyBeginning : .shortKeyBeginning
   }
 
   /// A local name ranks before a name from the air, which any node may take.
