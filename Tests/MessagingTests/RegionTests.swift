@@ -30,6 +30,14 @@ import Transport
     #expect(throws: Refusal.self) { try SharedLink(parsing: link + "&region_scope=%24private") }
   }
 
+  @Test func `the refusal of a region names the rule, and the key that a private one needs`() throws {
+    let secret = #expect(throws: Refusal.self) { try SharedLink.region("$club") }
+    #expect(secret?.description.contains("needs its own key") == true)
+    let other = #expect(throws: Refusal.self) { try SharedLink.region("a b") }
+    #expect(other?.description.contains("or none (or *)") == true)
+    #expect(try SharedLink.region("*") == .unscoped && SharedLink.region("a_b") == .named("a_b"))
+  }
+
   /// The radio keeps the scope that any client has set last until it reboots.
   @Test func `a scope that another program left in the radio is reset when the link comes up`() throws {
     let bench = try Bench()

@@ -249,7 +249,7 @@ extension RegionChoice {
   /// Reads `region`.
   static func read(_ body: RequestBody) throws(Refusal) -> RegionChoice? {
     guard let text = try body.optional("region") else { return nil }
-    guard let choice = RegionChoice(text) else { throw .invalid("\(SharedLink.regionForm), or default") }
+    guard let choice = RegionChoice(text) else { throw .invalid(SharedLink.regionFault(text, or: ", or default")) }
     return choice
   }
 }

@@ -87,7 +87,7 @@ public enum RadioSetting: Equatable, Sendable {
       }
       guard case .named(let text)? = Region(name), let own = Region.named(text).key else {
         throw .invalid(
-          "flood-scope: \"\(name)\" is not a public region: 1 to 30 letters, digits and -, or none; one that begins with $ needs flood-scope-key"
+          "flood-scope: \"\(name)\" is not a public region: 1 to 30 bytes of letters, digits, - and _, or none (or *); one that begins with $ needs flood-scope-key"
         )
       }
       return FloodScope(name: Text(text), key: own)

@@ -41,8 +41,11 @@ public enum SharedLink: Equatable, Sendable {
 
   private static func channel(_ query: [String: [UInt8]]) throws(Refusal) -> SharedLink {
     let name = try Self.name(query)
-    let region = try query["region_scope"].flatMap { bytes throws(Refusal) in
-      bytes.isEmpty ? nil : try Self.region(String(decoding: bytes, as: UTF8.self))
+    let region = try query["region_scope"].flatMap { bytes throws(Refusal) -> Region? in
+      if bytes.first == UInt8(ascii: "$") {
+        throw .invalid("a region that begins with $ has its own key, which a link does not contain: omit region_scope")
+      }
+      return bytes.isEmpty ? nil : try Self.region(String(decoding: bytes, as: UTF8.self))
     }
     guard let hex = query["secret"] else {
       guard name.bytes.first == UInt8(ascii: "#") else { throw .invalid("the link has no secret") }
@@ -57,18 +60,20 @@ public enum SharedLink: Equatable, Sendable {
     return name
   }
 
-  public static let regionForm = "a region is 1 to 30 letters, digits and -, or none"
+  private static let regionForm = "a region is 1 to 30 bytes of letters, digits, - and _, or none (or *)"
+
+  /// Why this is no region that can be chosen. `ends`: what else may be given.
+  public static func regionFault(_ text: String, or ends: String = "") -> String {
+    guard text.utf8.first == UInt8(ascii: "$") else { return regionForm + ends }
+    return "a region that begins with $ needs its own key, which only the radio's default region has: "
+      + "meshpost radio set 'flood-scope=$NAME' flood-scope-key=HEX"
+  }
 
   /// A region as people write it.
   public static func region(_ text: String) throws(Refusal) -> Region {
     // As for a message or a node: a region of this name has a `#` before it.
     guard text != "none" else { return .unscoped }
-    guard let region = Region(text) else {
-      throw .invalid(
-        text.utf8.first == UInt8(ascii: "$")
-          ? "a region that begins with $ has its own key, which a link does not contain: omit region_scope"
-          : regionForm)
-    }
+    guard let region = Region(text) else { throw .invalid(regionFault(text)) }
     return region
   }
 
