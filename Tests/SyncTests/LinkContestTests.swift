@@ -62,6 +62,29 @@ import Transport
     return Array(told.dropFirst())
   }
 
+  @Test(arguments: [(2.0, -500.0, true), (4000, -500, true), (2, 1001, false)])
+  func `a radio that closed its link and ran on was taken by another program, which is told once`(
+    _ lifetime: Double, _ started: Double, _ isTaken: Bool
+  ) {
+    var random = SeededRandom(seed: 4)
+    var attempts = LinkAttempts()
+    let (up, closed) = (MonotonicTime(seconds: 1000), LinkError.closedByPeer("radio"))
+    attempts.linkUp(now: up)
+    attempts.radioStarted(at: MonotonicTime(seconds: -500))
+    #expect(!attempts.wasTaken())
+    let end = up + .seconds(lifetime)
+    _ = attempts.lost(closed, wasMet: true, healsItself: false, now: end, using: &random)
+    // The other program takes the radio again before the gateway has met it.
+    attempts.linkUp(now: end + .seconds(5))
+    _ = attempts.lost(closed, wasMet: false, healsItself: false, now: end + .seconds(6), using: &random)
+    attempts.linkUp(now: end + .seconds(20))
+    #expect(!attempts.wasTaken(), "it may have been restarted")
+    attempts.radioStarted(at: MonotonicTime(seconds: started))
+    #expect(attempts.wasTaken() == isTaken)
+    attempts.radioStarted(at: MonotonicTime(seconds: started))
+    #expect(!attempts.wasTaken())
+  }
+
   @Test func `quick restarts of a radio are not told as another program, and that program is`() {
     #expect(isTold(started: -1) == [false, false], "it has just started")
     #expect(isTold(isAway: true) == [false, false], "it refused a connection")

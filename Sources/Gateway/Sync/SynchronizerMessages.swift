@@ -59,7 +59,8 @@ extension Synchronizer {
     guard inbox.dependsOnStart else { return }
     if inbox.queue.dependsOnStart || isServing { radioClock.forgetStart() }
     if radioClock.started == nil { _ = try await whenRadioStarted() }
-    if let loss = inbox.radioWasStarted(at: radioClock.started) { tell(loss) }
+    let taken = connection.wasTaken() ? RadioQueue.Loss.taken : nil
+    if let loss = inbox.radioWasStarted(at: radioClock.started) ?? taken { tell(loss) }
   }
 
   /// This many messages that are stored already end the part.
@@ -122,7 +123,7 @@ extension Synchronizer {
     let commit = write { [moment = now, radio = connection.identity?.info.name.string] store throws(SQLiteError) in
       let body = EventBody.radioGap(
         waited: loss.waited, lost: loss.atLeast, atMost: loss.atMost,
-        restarted: loss.start == .anew || loss.start == .unattended, radio: radio)
+        restarted: loss.start == .anew || loss.start == .unattended, taken: loss.start == .taken, radio: radio)
       _ = try store.append(.radioGap, at: moment, body: body)
     }
     tasks.begin { [weak self] in

@@ -167,5 +167,10 @@ import Timing
     rig.pass(.seconds(5))
     #expect(try connections() == 3, "it waits, and does not fight")
     try rig.until("the gateway to have its radio again") { try rig.status()["radio"]?["state"]?.string == "up" }
+    // Its queue was the other program's to read.
+    try rig.until("the possible loss to be told") {
+      rig.hub.events.contains { $0.kind == "radio_gap" && $0.body["taken"]?.bool == true }
+    }
+    #expect(rig.hasSaid("another program was connected to it"))
   }
 }

@@ -111,13 +111,14 @@ public enum EventBody {
   }
 
   public static func radioGap(
-    waited: Int, lost: Int?, atMost: Int?, restarted: Bool, radio: String?
+    waited: Int, lost: Int?, atMost: Int?, restarted: Bool, taken: Bool, radio: String?
   ) -> [UInt8] {
     JSONWriter.object { json in
       json.field("waited", waited)
       json.field("lost", lost)
       json.field("at_most", atMost)
       json.field("restarted", restarted ? true : nil)
+      json.field("taken", taken ? true : nil)
       json.field("radio", radio)
     }
   }

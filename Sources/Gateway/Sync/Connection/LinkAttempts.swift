@@ -15,6 +15,10 @@ struct LinkAttempts {
   private(set) var upSince: MonotonicTime?
   /// When the link before this one had come up; `nil`: there was none.
   private var wasUpSince: MonotonicTime?
+  /// When the link came up that the radio closed, until the radio tells whether it ran on.
+  private var closedSince: MonotonicTime?
+  /// The radio closed a link and ran on: another program was connected meanwhile.
+  private var isTaken = false
   /// Next attempt while the link is down; `nil`: the link reports when it is up again.
   private(set) var next: MonotonicTime?
 
@@ -25,8 +29,18 @@ struct LinkAttempts {
   /// The radio tells over this link when it started, at the latest. A start after the link before had come up explains
   /// why that one ended.
   mutating func radioStarted(at start: MonotonicTime) {
+    if let closedSince {
+      isTaken = isTaken || start <= closedSince
+      self.closedSince = nil
+    }
     guard let wasUpSince else { return }
     if start > wasUpSince { forgetContest() } else { contest.ranOn() }
+  }
+
+  /// Whether another program was connected to the radio since this was last asked: it may have read messages.
+  mutating func wasTaken() -> Bool {
+    defer { isTaken = false }
+    return isTaken
   }
 
   /// `wasMet`: the radio's handshake was done. Returns the reason to show (`.takenAway` if another program took the
@@ -37,6 +51,7 @@ struct LinkAttempts {
   ) -> (LinkError, truce: Duration?) {
     let lifetime = upSince.map { now - $0 }
     wasUpSince = upSince ?? wasUpSince
+    if wasMet, case .closedByPeer = failure { closedSince = closedSince ?? upSince }
     (upSince, next) = (nil, healsItself ? nil : now)
     guard let lifetime else {
       contest.wasAway()

@@ -158,6 +158,8 @@ public final class RadioConnection {
   func radioWasRestarted() { attempts.forgetContest() }
   /// `start`: the latest possible one, as the radio tells it over this link.
   func radioStarted(at start: MonotonicTime) { attempts.radioStarted(at: start) }
+  /// Since this was last asked.
+  func wasTaken() -> Bool { attempts.wasTaken() }
 
   /// The caller has stored everything received: the next process does not need it again.
   public func settle() { link.settled(pending: decoder.pending) }

@@ -38,7 +38,12 @@ public struct RadioQueue {
       case unattended
       /// The firmware does not report it.
       case unknown
+      /// It was not, but served another program.
+      case taken
     }
+
+    /// Another program was connected to the radio.
+    static let taken = Loss(waited: 0, start: .taken)
 
     /// Both losses as one.
     static func + (one: Loss, other: Loss) -> Loss {
@@ -64,6 +69,9 @@ public struct RadioQueue {
       case .unknown:
         let why = gatewayEnded ? "\(Self.ended), which" : "the radio left questions unanswered, and"
         return "\(why) may have been restarted since: messages may be lost, and nobody knows how many"
+      case .taken:
+        return "the radio closed its link and was not restarted, so another program was connected to it: "
+          + "messages that this program has read are lost here, and nobody knows whether there were any"
       case nil: break
       }
       if let atLeast, waited >= RadioQueue.sizes[0] {
