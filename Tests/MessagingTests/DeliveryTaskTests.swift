@@ -198,6 +198,16 @@ import VirtualRadio
     #expect(most <= 2, "one to each node, and one with the radio")
   }
 
+  @Test func `a channel text that the radio has accepted has a minute from its beginning on, also in a later run`() throws {
+    let bench = try Bench(on: InventedMachine())
+    _ = try bench.send(SendRequest(to: "Public", text: "y", key: "c")).get()
+    try bench.run("it is sent") { try bench.state("c").state == .sent }
+    var message = try bench.state("c")
+    #expect(bench.messenger.lastTime(for: message) <= bench.loop.now + .seconds(60), "nodes drop a second copy")
+    message.attempts.floods = 0
+    #expect(bench.messenger.lastTime(for: message) > bench.loop.now + .seconds(3600), "they may lack it")
+  }
+
   @Test func `the task of a cancelled message ends, and all tasks end with the program`() throws {
     let bench = try Bench()
     bench.ether.loss = 1

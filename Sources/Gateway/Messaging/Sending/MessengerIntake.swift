@@ -270,7 +270,7 @@ extension Messenger {
 
   /// When an attempt may be made at the latest. A channel message that the radio accepted in an earlier run has the
   /// time in which nodes that have it know it.
-  private func lastTime(for message: OutgoingMessage) -> MonotonicTime {
+  func lastTime(for message: OutgoingMessage) -> MonotonicTime {
     guard message.kind == .channel, message.attempts.floods > 0 else { return expiry(of: message) }
     return min(expiry(of: message), loop.now + max(.zero, DeliverySettings.duplicatesKnown - age(of: message)))
   }

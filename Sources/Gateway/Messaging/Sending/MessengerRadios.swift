@@ -177,7 +177,7 @@ extension Messenger {
     var (over, next): ([OutgoingMessage], MonotonicTime) = ([], .never)
     do {
       for message in try store.heldOutgoing() {
-        let time = expiry(of: message)
+        let time = lastTime(for: message)
         if time <= loop.now { over.append(row(message.id) ?? message) } else { next = min(next, time) }
       }
     } catch {
