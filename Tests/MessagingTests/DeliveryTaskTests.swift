@@ -198,7 +198,7 @@ import VirtualRadio
     #expect(most <= 2, "one to each node, and one with the radio")
   }
 
-  @Test func `a channel text that the radio has accepted has a minute from its beginning on, also in a later run`() throws {
+  @Test func `a channel text that the radio has accepted has a minute, also in a later run`() throws {
     let bench = try Bench(on: InventedMachine())
     _ = try bench.send(SendRequest(to: "Public", text: "y", key: "c")).get()
     try bench.run("it is sent") { try bench.state("c").state == .sent }
