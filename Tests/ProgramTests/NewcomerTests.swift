@@ -170,6 +170,31 @@ extension WholeProgramTests {
     #expect(throws: ExitCode(EX_CANTCREAT)) { try OutputFile.write("x", to: file, replaces: false) }
   }
 
+  @Test func `a link stays while the file behind it is replaced, and no folder or socket becomes a file`() throws {
+    let scratch = Scratch()
+    let file = scratch.write("map.html", "an earlier map")
+    let (link, stream, dangling) = (scratch.location("link"), scratch.location("stream"), scratch.location("dangling"))
+    #expect(symlink(file, link) == 0 && symlink("/dev/null", stream) == 0)
+    #expect(symlink(scratch.location("nothing"), dangling) == 0)
+    #expect(throws: ExitCode(EX_CANTCREAT)) { try OutputFile.write("x", to: link, replaces: false) }
+    try OutputFile.write("a new map", to: link)
+    try OutputFile.write("x", to: stream, replaces: false)
+    #expect(throws: ExitCode(EX_IOERR)) { try OutputFile.write("x", to: dangling) }
+    scratch.makeFolder("folder")
+    let socket = scratch.location("socket")
+    #expect(mknod(socket, S_IFSOCK | 0o600, 0) == 0)
+    for other in [scratch.location("folder"), socket] {
+      #expect(throws: ExitCode(EX_CANTCREAT), "\(other)") { try OutputFile.write("x", to: other) }
+    }
+    for name in [link, stream, dangling] {
+      var facts = stat()
+      let isThere = lstat(name, &facts) == 0
+      #expect(isThere && facts.st_mode & S_IFMT == S_IFLNK, "\(name)")
+    }
+    #expect(try InputFile.text(file) == "a new map")
+    for name in [file, link, stream, dangling, socket] { #expect(access("\(name).part", F_OK) != 0, "\(name)") }
+  }
+
   @Test func `bytes that are not UTF-8 are found where they begin`() {
     // Letters, an own U+FFFD, a foreign encoding, and sequences that end too early.
     let cases: [([UInt8], Int?)] = [

@@ -73,13 +73,15 @@ enum InputFile {
 final class OutputFile {
   private let descriptor: Int32
   private let location: String?
+  /// The location, or the file behind it if that is a link.
+  private let target: String?
   private let part: String
   private var pending: [UInt8] = []
   private var isClosed = false
   var isTerminal: Bool { location == nil && Console.isTerminal }
 
   /// `grows`: the file has its final name from the beginning, because it grows for hours. `isSecret`: only the owner may read it. `replaces`: whether
-  /// it may replace an existing file. A pipe and a device lose nothing, and keep their place in the folder.
+  /// it may replace an existing file. A pipe and a device lose nothing, and keep their place in the folder; a link keeps its own.
   init(_ location: String?, grows: Bool = false, isSecret: Bool = false, replaces: Bool = true) throws {
     // Its part would be a file of the name ".part".
     if location == "" { throw Failure.file("") }
@@ -87,12 +89,18 @@ final class OutputFile {
     let named = location.flatMap { OutputFile.isStandardOutput($0) ? nil : $0 }
     let there = named.flatMap { OutputFile.kind(of: $0) }
     let isStream = there == S_IFIFO || there == S_IFCHR
+    // A disk or a socket must not become a file, and a disk must not lose what it has.
+    if let named, let there, !isStream, there != S_IFREG {
+      let words = there == S_IFDIR ? "is a folder" : "is no file"
+      throw Failure.say("\(named) \(words): name a file to write", EX_CANTCREAT)
+    }
     if !replaces, let named, there != nil, !isStream {
       throw Failure.say("\(named) exists already: --force replaces it", EX_CANTCREAT)
     }
     self.location = named
     let isPart = !grows && !isStream
-    part = (named ?? "") + (isPart ? ".part" : "")
+    target = try isPart ? named.map { try OutputFile.behind($0) } : named
+    part = (target ?? "") + (isPart ? ".part" : "")
     guard let named else {
       descriptor = 1
       return
@@ -113,8 +121,19 @@ final class OutputFile {
     return stat(location, &facts) == 0 ? facts.st_mode & S_IFMT : nil
   }
 
+  /// The file behind a link.
+  private static func behind(_ location: String) throws -> String {
+    var facts = stat()
+    guard lstat(location, &facts) == 0, facts.st_mode & S_IFMT == S_IFLNK else { return location }
+    // The system follows no link that another user has left in a folder for all.
+    let descriptor = open(location, O_WRONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { throw Failure.file(location) }
+    Glibc.close(descriptor)
+    return Folder.resolved(location)
+  }
+
   // An incomplete file is no backup.
-  deinit { if !isClosed, let location, part != location { unlink(part) } }
+  deinit { if !isClosed, let target, part != target { unlink(part) } }
 
   /// Writes bytes. A terminal gets no control characters; a file or a pipe gets every byte.
   func write(_ text: String) throws { try write(Array((isTerminal ? Visible.page(text) : text).utf8)) }
@@ -137,10 +156,10 @@ final class OutputFile {
 
   func close() throws {
     try flush()
-    guard let location else { return }
+    guard let location, let target else { return }
     // A pipe or a device needs no sync.
     let isSynced = fsync(descriptor) == 0 || errno == EINVAL
-    guard isSynced, Glibc.close(descriptor) == 0, part == location || rename(part, location) == 0 else {
+    guard isSynced, Glibc.close(descriptor) == 0, part == target || rename(part, target) == 0 else {
       throw Failure.file(location)
     }
     isClosed = true

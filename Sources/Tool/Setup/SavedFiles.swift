@@ -13,7 +13,8 @@ struct SavedFiles {
 
   private let file: String
 
-  init(_ file: String) { self.file = file }
+  /// Behind a link is the file that is replaced.
+  init(_ file: String) { self.file = Folder.resolved(file) }
 
   /// Gives the file another name before the new one is written, so that the file always exists. The name is later than all before, also where the clock
   /// is wrong: the order of the names decides which ones are removed.
