@@ -131,7 +131,7 @@ let gateway: [Target] = [
       "TOML",
       "Transport", "PageServer",
     ]),
-  program("Gateway/meshpostd", "meshpostd", ["EventLoop", "Gateway"]),
+  program("Gateway/meshpostd", "meshpostd", ["EventLoop", "Gateway", "ServiceManager"]),
 ]
 
 /// The other end of the wire. It has threads and FoundationEssentials; the whole of Foundation brings 34 MB of ICU.

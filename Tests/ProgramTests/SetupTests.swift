@@ -115,11 +115,12 @@ extension WholeProgramTests {
       #expect(try String(contentsOfFile: secret, encoding: .utf8) == "a-token-that-is-secret\n")
       let mode = try FileManager.default.attributesOfItem(atPath: secret)[.posixPermissions] as? Int
       #expect(mode == 0o600)
-      // The service gets files that only root can read.
-      let check = try Program(
-        Program.programs.appending(path: "meshpostd").path(), ["--check", "--config", file],
-        environment: ["CREDENTIALS_DIRECTORY": rig.scratch.location("credentials")])
-      #expect(try check.ended() == 0, "\(check.lines)")
+      // The service gets files that only root can read; without it, the gateway finds them beside its configuration.
+      for service in [["CREDENTIALS_DIRECTORY": rig.scratch.location("credentials")], [:]] {
+        let daemon = Program.programs.appending(path: "meshpostd").path()
+        let check = try Program(daemon, ["--check", "--config", file], environment: service)
+        #expect(try check.ended() == 0, "\(check.lines)")
+      }
       // Repeating it changes nothing.
       func backups() throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: rig.scratch.folder.path()).filter {
@@ -460,17 +461,6 @@ extension WholeProgramTests {
         try String(contentsOfFile: scratch.location("credentials/\($0)"), encoding: .utf8)
       }
       #expect(secrets == (2...6).map { "a-token-\($0)\n" })
-    }
-
-    @Test func `setup does not change a file that it cannot change safely`() throws {
-      let rig = try Rig()
-      for written in ["radio = { link = \"auto:\" }\n", "radio.link = \"\"\"\nauto:\"\"\"\n", "[radio\n"] {
-        let file = rig.scratch.write("etc.toml", written)
-        let answer = try meshpost(
-          ["setup", "--unattended", "--no-start", "--config", file, "--link", "tcp:10.0.0.7:5001"])
-        #expect(answer.code == 78, "\(written) \(answer.lines)")
-        #expect(try String(contentsOfFile: file, encoding: .utf8) == written)
-      }
     }
 
     @Test func `setup asks, and writes the answers`() throws {

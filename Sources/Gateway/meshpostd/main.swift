@@ -5,6 +5,7 @@
 import EventLoop
 import Gateway
 import Glibc
+import ServiceManager
 
 let usage = """
   usage: meshpostd [--config FILE] [--check | --restore FILE] [--version]
@@ -45,6 +46,7 @@ while let argument = arguments.popFirst() {
   }
 }
 
+Credential.lookBeside(file)
 // A reload that comes while the gateway begins, or waits for room on the disk, is one of what has been read by then. A signal to end waits for somebody
 // who ends the gateway as it should end.
 if !isCheck, backup == nil { Signals.hold([SIGHUP, SIGTERM, SIGINT]) }
