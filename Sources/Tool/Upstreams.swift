@@ -116,9 +116,10 @@ struct UpstreamCommand: ParsableCommand {
 
     func run() throws {
       warnOfPasswords()
-      guard let url = address == "-" ? try TypedText.line() : address, !url.isEmpty else {
+      guard let given = address == "-" ? try TypedText.line() : address, !given.isEmpty else {
         throw ValidationError("no URL on standard input")
       }
+      let url = ServerURL.plain(given)
       let isBroker = ["mqtt:", "mqtts:", "ws:", "wss:"].contains { url.hasPrefix($0) }
       let kind = self.kind ?? (isBroker ? "mqtt" : "hub")
       let start = try from ?? (kind == "hub" && asks ? UpstreamStart.ask(name) : "now")

@@ -16,6 +16,79 @@ extension WholeProgramTests {
       return (try program.ended(), program.lines)
     }
 
+    @Test func `setup refuses a URL, a token and a PIN where they are asked for`() throws {
+      let scratch = Scratch()
+      let store = "[store]\nlocation = \"\(scratch.location("gw.db"))\"\n"
+      let file = scratch.write("etc.toml", store + "[radio]\nlink = \"auto:\"\n")
+      let asked = try meshpost(
+        ["setup", "--no-start", "--config", file, "--link", "ble:Hilltop"],
+        input: [
+          "12345a", "654321", "y", "https://me:secret@hub.example.org", "HTTPS://hub.example.org", "hub", "two words",
+          "schlüssel", "a-token", "n", "n",
+        ])
+      #expect(asked.code == 0, "\(asked.lines)")
+      for words in ["a PIN has 6 digits", "without user names", "a token has only letters"] {
+        #expect(asked.lines.contains { $0.contains(words) }, "\(words) in \(asked.lines)")
+      }
+      #expect(!asked.lines.joined().contains("Announce the radio"), "it does not start now: \(asked.lines)")
+      let text = try String(contentsOfFile: file, encoding: .utf8)
+      #expect(text.contains("url = \"https://hub.example.org\"") && !text.contains("HTTPS"), "\(text)")
+      func secret(_ name: String) throws -> String {
+        try String(contentsOfFile: scratch.location("credentials/\(name)"), encoding: .utf8)
+      }
+      #expect(try secret("hub.token") == "a-token\n" && secret("radio.pin") == "654321\n")
+    }
+
+    @Test func `another server in the place of one gets neither its token nor its user`() throws {
+      let scratch = Scratch()
+      let store = "[store]\nlocation = \"\(scratch.location("gw.db"))\"\n"
+      func written(_ more: String) -> String {
+        scratch.write("etc.toml", store + "[radio]\nlink = \"auto:\"\n[[upstream]]\nname = \"one\"\n" + more)
+      }
+      scratch.makeFolder("credentials")
+      _ = scratch.write("credentials/one.token", "of-the-first\n")
+      let hub = written("url = \"https://a.example.org\"\ntoken_file = \"one.token\"\n")
+      let setup = ["setup", "--no-start", "--config", hub]
+      let answer = try meshpost(setup, input: ["y", "y", "https://b.example.org", "one", "y", "", "n", "n"])
+      #expect(answer.code == 0, "\(answer.lines)")
+      let text = try String(contentsOfFile: hub, encoding: .utf8)
+      #expect(text.contains("https://b.example.org") && !text.contains("token_file"), "\(text)")
+      _ = written("kind = \"mqtt\"\nurl = \"mqtts://a.example.org\"\nuser = \"me\"\npassword_file = \"one.token\"\n")
+      let other = try meshpost(setup, input: ["y", "y", "mqtts://b.example.org", "one", "y", "", "", "n", "n"])
+      let broker = try String(contentsOfFile: hub, encoding: .utf8)
+      #expect(other.code == 0 && !broker.contains("user") && !broker.contains("password_file"), "\(broker)")
+      // Elsewhere on the same server it is as before.
+      _ = written("url = \"https://a.example.org\"\ntoken_file = \"one.token\"\n")
+      let same = try meshpost(setup, input: ["y", "y", "https://A.example.org/hub", "one", "y", "", "n", "n"])
+      #expect(same.code == 0, "\(same.lines)")
+      #expect(try String(contentsOfFile: hub, encoding: .utf8).contains("token_file = \"one.token\""))
+    }
+
+    @Test func `setup takes a token from the current folder, and no option that would count for nothing`() throws {
+      let scratch = Scratch()
+      let file = scratch.location("etc.toml")
+      for (name, token) in [("tk", "a-token"), ("words", "two words"), ("pin", "123456")] {
+        _ = scratch.write(name, "\(token)\n")
+      }
+      let setup = ["setup", "--unattended", "--no-start", "--config", file, "--link", "tcp:10.0.0.7:5001"]
+      let hub = ["--upstream", "hub=https://hub.example.org", "--token-file"]
+      let refusals: [([String], Int32)] = [
+        (["--name", ""], 64), (["--pin-file", "pin"], 64), (hub + ["hub=words"], 65), (hub + ["hub="], 64),
+      ]
+      for (wrong, code) in refusals {
+        let refused = try meshpost(setup + wrong, folder: scratch.folder)
+        #expect(refused.code == code, "\(wrong) \(refused.lines)")
+        #expect(!FileManager.default.fileExists(atPath: file), "\(wrong)")
+      }
+      let answer = try meshpost(setup + hub + ["hub=tk"], folder: scratch.folder)
+      #expect(answer.code == 0, "\(answer.lines)")
+      let stored = scratch.location("credentials/hub.token")
+      #expect(try String(contentsOfFile: stored, encoding: .utf8) == "a-token\n")
+      // The stored one by its location is a credential, too: only the service manager can read it there.
+      #expect(try meshpost(setup + hub + [stored]).code == 0)
+      #expect(try String(contentsOfFile: file, encoding: .utf8).contains("token_file = \"hub.token\""))
+    }
+
     @Test func `setup does not change a file that it cannot change safely`() throws {
       let rig = try Rig()
       for written in ["radio = { link = \"auto:\" }\n", "radio.link = \"\"\"\nauto:\"\"\"\n", "[radio\n"] {

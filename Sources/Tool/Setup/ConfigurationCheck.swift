@@ -25,13 +25,13 @@ struct ConfigurationCheck {
       .map { String(decoding: $0.words.utf8.dropFirst(mark.utf8.count), as: UTF8.self) }
   }
 
-  /// `credentials`: the folder with the service's secrets.
-  init(_ file: String, credentials: String? = nil) throws {
+  /// `credentials`: the folder with the service's secrets. `place`: the folder where they will be, for the remarks.
+  init(_ file: String, credentials: String? = nil, for place: String? = nil) throws {
     var ends: [Int32] = [0, 0]
     guard pipe(&ends) == 0 else { throw Failure.file(file) }
-    let folder = credentials.map { ["CREDENTIALS_DIRECTORY=\($0)"] } ?? []
+    let variables = credentials.map { ["CREDENTIALS_DIRECTORY=\($0)"] } ?? []
     let arguments = [ChildProgram.daemon, "--check", "--config", file]
-    let child = try? ChildProgram(["/usr/bin/env"] + folder + arguments, files: [(2, ends[1])])  // it says why
+    let child = try? ChildProgram(["/usr/bin/env"] + variables + arguments, files: [(2, ends[1])])  // it says why
     close(ends[1])
     let said = String(decoding: InputFile.rest(of: ends[0]) ?? [], as: UTF8.self)
     close(ends[0])
@@ -40,11 +40,23 @@ struct ConfigurationCheck {
     }
     for line in said.lines {
       let (level, rest) = Self.head(of: line)
-      let (place, words) = Self.head(of: rest)
+      let (named, words) = Self.head(of: rest)
       guard let level else { continue }
-      let remark = Self.remark(place?.isExactly(file) == true ? words : rest)
+      var text = named?.isExactly(file) == true ? words : rest
+      if let credentials, let place { text = Self.text(text, "\(place)/", insteadOf: "\(credentials)/") }
+      let remark = Self.remark(text)
       if level == "error" { mistakes.append(remark) } else { warnings.append(remark) }
     }
+  }
+
+  private static func text(_ text: String, _ new: String, insteadOf old: String) -> String {
+    var (bytes, rest) = ([UInt8](), text.utf8[...])
+    while let byte = rest.first {
+      let isOld = rest.starts(with: old.utf8)
+      if isOld { bytes += new.utf8 } else { bytes.append(byte) }
+      rest = rest.dropFirst(isOld ? old.utf8.count : 1)
+    }
+    return String(decoding: bytes, as: UTF8.self)
   }
 
   /// `line 3: radio.key: expected …`

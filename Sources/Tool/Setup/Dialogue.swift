@@ -54,9 +54,14 @@ enum Dialogue {
     throw Failure.say("no valid answer; nothing was changed", EX_USAGE)
   }
 
-  /// Asks without echo; `nil`: the answer is empty.
-  static func secret(_ question: String) throws -> String? {
-    guard let typed = try HiddenPrompt.line("\(question): ")?.trimmed else { throw ended() }
-    return typed.isEmpty ? nil : typed
+  /// Asks without echo, again until the answer is valid; `nil`: it is empty. `trouble`: what is wrong with a secret.
+  static func secret(_ question: String, _ trouble: (String) -> String?) throws -> String? {
+    for _ in 0..<tries {
+      guard let typed = try HiddenPrompt.line("\(question): ")?.trimmed else { throw ended() }
+      if typed.isEmpty { return nil }
+      guard let words = trouble(typed) else { return typed }
+      print(words)
+    }
+    throw Failure.say("no valid answer; nothing was changed", EX_USAGE)
   }
 }

@@ -45,6 +45,8 @@ struct SetupCommand: ParsableCommand {
   @Flag(help: "Write the configuration without starting the gateway.") var noStart = false
 
   func validate() throws {
+    if name == "" { throw ValidationError("--name: \(Setup.names)") }
+    if pinFile == "" { throw ValidationError("--pin-file: the name of the file is empty") }
     guard let host = Connection.hostOfEnvironment else { return }
     throw ValidationError(
       "setup is for this machine, and MESHPOST_HOST names \(host): run it there (`ssh -t HOST sudo meshpost setup`), or "
@@ -70,7 +72,7 @@ struct SetupCommand: ParsableCommand {
     try GivenOnce.check(setup.upstreams.map(\.name), "--upstream")
     try setup.checkRivals()
     if !unattended { try setup.askForUpstreams() }
-    if !unattended, !noAdvert { try setup.askForAdvert() }
+    if !unattended, !noAdvert, !noStart { try setup.askForAdvert() }
     try setup.writeConfiguration()
     if !noStart { try setup.start() }
   }
@@ -129,6 +131,14 @@ struct Setup {
 
   mutating func chooseRadio(link: String?, key: String?, pinFile: String?) throws {
     (self.key, self.pinFile) = (key, pinFile)
+    try findRadio(link, key)
+    let address = self.link ?? existing?.string("radio", "link") ?? "auto:"
+    guard pinFile == nil || address.begins(with: "ble:") else {
+      throw ValidationError("--pin-file: the radio at \(address) has no PIN, only one over Bluetooth (ble:…) has one")
+    }
+  }
+
+  private mutating func findRadio(_ link: String?, _ key: String?) throws {
     if let link {
       do { _ = try LinkAddress(parsing: link) } catch { throw ValidationError("--link: \(error)") }
       self.link = link
@@ -181,7 +191,9 @@ struct Setup {
   }
 
   private mutating func enterPIN() throws {
-    secrets[Self.nameOfPIN] = try Dialogue.secret("The PIN from its display or settings (empty: none)")
+    secrets[Self.nameOfPIN] = try Dialogue.secret("The PIN from its display or settings (empty: none)") {
+      BluetoothOptions.pin($0) == nil ? "a PIN has 6 digits, such as 123456" : nil
+    }
     pinFile = secrets[Self.nameOfPIN] == nil ? "" : Self.nameOfPIN
   }
 
@@ -233,23 +245,35 @@ struct Setup {
       } else {
         upstream.name = try askForName(upstream)
       }
-      if upstream.isBroker {
-        let user = try Dialogue.line("User name (empty: none)", standard: "")
-        upstream.user = user.isEmpty ? nil : user
-      }
-      let isOld = stays.contains { $0.name.isExactly(upstream.name) }
-      let none = isOld ? "empty: as before" : "empty: none"
-      if let secret = try Dialogue.secret(upstream.isBroker ? "Password (\(none))" : "Token (\(none))") {
-        upstream.tokenFile = keep(secret, as: "\(upstream.name).token")
-      }
+      let old = stays.first { $0.name.isExactly(upstream.name) }
+      try askForSecrets(of: &upstream, old)
       let maySend = try Dialogue.yes("May \(upstream.name) send messages by this radio?", standard: false)
       upstream.allow = maySend ? ["send"] : []
       // The package's gateway stores what a radio on USB hears before it has a server. A hub that begins now would show hardly a node.
-      if !isOld, !upstream.isBroker, access(store, F_OK) == 0 {
+      if old == nil, !upstream.isBroker, access(store, F_OK) == 0 {
         upstream.from = try UpstreamStart.ask(upstream.name)
       }
       upstreams.append(upstream)
     }
+  }
+
+  /// `old`: the upstream whose place it takes. Its user and secret are for its own server: another one does not get them.
+  private mutating func askForSecrets(of upstream: inout Upstream, _ old: ConfigurationText.Upstream?) throws {
+    let stay = old.map { ServerURL($0.url)?.host == ServerURL(upstream.url)?.host } ?? false
+    let none = stay ? "empty: as before" : "empty: none"
+    // An empty one removes what is there.
+    let otherwise: String? = stay ? nil : ""
+    if upstream.isBroker {
+      let user = try Dialogue.line("User name (\(none))", standard: "")
+      upstream.user = user.isEmpty ? otherwise : user
+    } else {
+      upstream.user = otherwise
+    }
+    let isToken = !upstream.isBroker
+    let secret = try Dialogue.secret("\(isToken ? "Token" : "Password") (\(none))") {
+      isToken ? Self.trouble(ofToken: $0) : nil
+    }
+    upstream.tokenFile = secret.map { keep($0, as: "\(upstream.name).token") } ?? otherwise
   }
 
   /// The upstream of the configuration that has a link to this hub, and that this setup has not changed yet.
@@ -262,10 +286,10 @@ struct Setup {
 
   /// `besides`: the upstream that gets the URL, if it has a name already.
   private func askForURL(_ question: String, besides name: String? = nil, mayBeEmpty: Bool = false) throws -> String {
-    try Dialogue.fitting(question) { url in
-      if url.isEmpty, mayBeEmpty { return .fits(url) }
-      let schemes = ["http", "https", "mqtt", "mqtts", "ws", "wss"]
-      guard schemes.contains(where: { url.begins(with: "\($0)://") }) else { return .unfit("not a URL of a server") }
+    try Dialogue.fitting(question) { typed in
+      if typed.isEmpty, mayBeEmpty { return .fits(typed) }
+      let url = ServerURL.plain(typed)
+      guard ServerURL(url) != nil else { return .unfit(ServerURL.form) }
       if let rival = rival(at: url, besides: name), !mayBeEmpty || configuredLink(to: url) == nil {
         return .unfit(Self.twoLinks(rival))
       }

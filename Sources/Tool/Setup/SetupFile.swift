@@ -12,8 +12,9 @@ extension Setup {
   struct Upstream {
     var name: String
     var url: String
+    /// Empty: it is removed.
     var user: String?
-    /// A location, or the name of a credential.
+    /// A location, or the name of a credential; empty: it is removed.
     var tokenFile: String?
 
     /// What it may command and edit; `nil`: as configured, and nothing if it is new.
@@ -30,7 +31,7 @@ extension Setup {
     var isBroker: Bool { ["mqtt:", "mqtts:", "ws:", "wss:"].contains { url.hasPrefix($0) } }
 
     init(name: String, url: String, user: String? = nil, tokenFile: String? = nil) {
-      (self.name, self.url, self.user, self.tokenFile) = (name, url, user, tokenFile)
+      (self.name, self.url, self.user, self.tokenFile) = (name, ServerURL.plain(url), user, tokenFile)
     }
 
     /// `text`: `[NAME=]URL`; `tokens`, `users`, `rights` and `starts`: `[NAME=]…`, without a name for the first.
@@ -39,13 +40,14 @@ extension Setup {
       starts: [String] = []
     ) throws {
       let (name, url) = Setup.split(text)
-      self.url = url
+      self.url = ServerURL.plain(url)
       self.name = name ?? (number == 1 ? "hub" : "hub\(number)")
       isNamed = name != nil
       if name == nil, isBroker { self.name = number == 1 ? "broker" : "broker\(number)" }
       guard url.contains("://") else { throw ValidationError("--upstream \(text): expected [NAME=]URL") }
       guard Setup.isName(self.name) else { throw ValidationError("--upstream \(text): \(Setup.names)") }
       tokenFile = Setup.of(self.name, isFirst: number == 1, tokens)
+      if tokenFile == "" { throw ValidationError("--token-file: the name of the file is empty") }
       user = Setup.of(self.name, isFirst: number == 1, users)
       allow = Setup.of(self.name, isFirst: number == 1, rights).map(UpstreamRights.read)
       from = Setup.of(self.name, isFirst: number == 1, starts)
@@ -57,8 +59,8 @@ extension Setup {
         "[[upstream]]", "name = \(Setup.quoted(name))", "kind = \"\(kind)\"",
         "url = \(Setup.quoted(url))",
       ]
-      if let user { lines.append("user = \(Setup.quoted(user))") }
-      if let tokenFile { lines.append("\(tokenKey) = \(Setup.quoted(tokenFile))") }
+      if let user, !user.isEmpty { lines.append("user = \(Setup.quoted(user))") }
+      if let tokenFile, !tokenFile.isEmpty { lines.append("\(tokenKey) = \(Setup.quoted(tokenFile))") }
       if let from { lines.append("from = \(Setup.quoted(from))") }
       lines.append("allow = \(Setup.quoted(allow ?? []))")
       return lines.joined(separator: "\n") + "\n\n"
@@ -106,18 +108,35 @@ extension Setup {
     }
   }
 
-  /// Notes the secret in a file of the user, so that the service gets it as a credential.
-  private mutating func adopted(_ file: String?, as name: String) throws -> String? {
-    guard let file, file.has("/"), !file.begins(with: credentials) else { return file }
+  /// Why the gateway would not send the token; `nil`: it can be one.
+  static func trouble(ofToken token: String) -> String? {
+    let isOne = !token.isEmpty && token.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F }
+    return isOne ? nil : "a token has only letters, digits and signs of ASCII, and no blank"
+  }
+
+  /// Notes the secret in a file of the user, so that the service gets it as a credential. A name without a slash is a file of the current folder, if
+  /// there is one, and otherwise a credential that is stored already.
+  private mutating func adopted(_ file: String?, as name: String, isToken: Bool = false) throws -> String? {
+    guard let file, !file.isEmpty, secrets[file] == nil, file.has("/") || access(file, F_OK) == 0 else { return file }
+    // Only the service manager may read it there.
+    if Folder.resolved(Folder.of(file)).isExactly(Folder.resolved(credentials)) { return file.pieces(at: "/").last }
     guard let line = try InputFile.firstLine(file) else {
       throw Failure.say("\(file): cannot be read, or its first line is empty", EX_NOINPUT)
     }
-    return keep(line, as: name)
+    // Some editors begin a file with a mark of its encoding.
+    let text = line.begins(with: "\u{FEFF}") ? String(decoding: line.utf8.dropFirst(3), as: UTF8.self) : line
+    let secret = isToken ? text.trimmed : text
+    if isToken, let trouble = Self.trouble(ofToken: secret) {
+      throw Failure.say("\(file): \(trouble). Nothing was changed", EX_DATAERR)
+    }
+    return keep(secret, as: name)
   }
 
   mutating func writeConfiguration() throws {
     for place in upstreams.indices {
-      upstreams[place].tokenFile = try adopted(upstreams[place].tokenFile, as: "\(upstreams[place].name).token")
+      let upstream = upstreams[place]
+      upstreams[place].tokenFile = try adopted(
+        upstream.tokenFile, as: "\(upstream.name).token", isToken: !upstream.isBroker)
     }
     pinFile = try adopted(pinFile, as: Self.nameOfPIN)
     let text = try settled()
@@ -157,13 +176,13 @@ extension Setup {
   /// Lets the daemon check `text` with the new secrets, before anything is written.
   private func trial(of text: String) throws -> ConfigurationCheck {
     try Folder.temporary(in: Folder.of(config)) { folder in
-      for name in Files.names(in: credentials) where secrets[name] == nil {
+      for name in Files.names(in: credentials) where secrets[name] == nil && !name.isExactly(Self.nameOfTrial) {
         symlink(Folder.resolved("\(credentials)/\(name)"), "\(folder)/\(name)")
       }
       for (name, secret) in secrets { try OutputFile.write(secret + "\n", to: "\(folder)/\(name)", isSecret: true) }
-      let file = "\(folder)/meshpostd.toml"
+      let file = "\(folder)/\(Self.nameOfTrial)"
       try OutputFile.write(text, to: file, isSecret: true)
-      return try ConfigurationCheck(file, credentials: folder)
+      return try ConfigurationCheck(file, credentials: folder, for: credentials)
     }
   }
 
@@ -176,6 +195,7 @@ extension Setup {
     print("removed \(file), the PIN of another radio")
   }
 
+  private static let nameOfTrial = "meshpostd.toml"
   static let nameOfPIN = "radio.pin"
 
   /// The existing configuration with the given settings; `nil` without an existing one.
@@ -206,8 +226,10 @@ extension Setup {
         try text.setUpstream(place, "kind", upstream.kind)
         try text.setUpstream(place, "url", upstream.url)
       }
-      if let user = upstream.user { try text.setUpstream(place, "user", user) }
-      if let tokenFile = upstream.tokenFile { try text.setUpstream(place, upstream.tokenKey, tokenFile) }
+      for (key, value) in [("user", upstream.user), (upstream.tokenKey, upstream.tokenFile)] {
+        guard let value else { continue }
+        if value.isEmpty { try text.removeUpstream(place, key) } else { try text.setUpstream(place, key, value) }
+      }
       if let allow = upstream.allow { try text.setUpstream(place, "allow", allow) }
       if let from = upstream.from { try text.setUpstream(place, "from", from) }
     }
