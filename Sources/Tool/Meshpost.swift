@@ -54,7 +54,7 @@ struct Meshpost: ParsableCommand {
     if let remedy = typed.helpRemedy ?? typed.dashRemedy { leave(Failure.say(remedy, EX_USAGE)) }
     var command: any ParsableCommand
     do {
-      command = try parseAsRoot(typed.arguments)
+      command = try parsed(typed)
     } catch {
       if exitCode(for: error) == .validationFailure, let remedy = typed.remedy ?? typed.hostRemedy {
         leave(Failure.say(remedy, EX_USAGE))
@@ -65,6 +65,16 @@ struct Meshpost: ParsableCommand {
       try command.run()
     } catch {
       leave(error)
+    }
+  }
+
+  /// The option of a number below zero says its range, which the parser does not.
+  private static func parsed(_ typed: TypedCommand) throws -> any ParsableCommand {
+    do {
+      return try parseAsRoot(typed.arguments)
+    } catch {
+      guard let joined = typed.joined(fullMessage(for: error)) else { throw error }
+      return try parseAsRoot(joined)
     }
   }
 

@@ -18,6 +18,7 @@ struct TypedCommand {
     "infos": "`meshpost radio info` shows the radio, `meshpost status` the gateway",
     "get": "`meshpost radio info` shows the radio's settings",
     "set": "`meshpost radio set KEY=VALUE` changes the radio's settings",
+    "documents get": "`meshpost documents KEY` shows a document",
   ]
   private static let flags = ["--json", "--utc"]
   private static let valued = ["--host", "--socket"]
@@ -80,12 +81,26 @@ struct TypedCommand {
   /// The message for an unknown command, with similar commands; `nil` if the command is known.
   var remedy: String? {
     guard let unknown else { return nil }
-    if known.isEmpty, let way = Self.elsewhere[unknown] { return "unknown command '\(unknown)'. \(way)" }
+    let typed = (known + [unknown]).joined(separator: " ")
+    if let way = Self.elsewhere[typed] { return "unknown command '\(typed)'. \(way)" }
     let place = known.isEmpty ? "meshpost" : "meshpost " + known.joined(separator: " ")
     let guesses = guesses(unknown).prefix(3).map { "'\($0)'" }
-    let typed = (known + [unknown]).joined(separator: " ")
     guard !guesses.isEmpty else { return "unknown command '\(typed)'. See `\(place) --help`" }
     return "unknown command '\(typed)'. Did you mean \(guesses.joined(separator: " or "))?"
+  }
+
+  /// The arguments with `--limit=-1` for `--limit -1`, whose value the parser takes for another option; `nil`: its `message` is about something else.
+  func joined(_ message: String) -> [String]? {
+    let end = arguments.firstIndex { $0.isExactly("--") } ?? arguments.endIndex
+    let place = arguments[..<end].indices.dropLast().first { place in
+      let (option, value) = (arguments[place], arguments[place + 1].utf8)
+      return option.begins(with: "--") && value.count > 1 && value.first == UInt8(ascii: "-")
+        && value.dropFirst().allSatisfy { (0x30...0x39).contains($0) }
+        && message.mentions("Missing value for '\(option) ")
+    }
+    guard let place else { return nil }
+    let joined = "\(arguments[place])=\(arguments[place + 1])"
+    return Array(arguments[..<place]) + [joined] + Array(arguments[(place + 2)...])
   }
 
   /// The message for `help` of an unknown command, which the parser would answer with the help of all.

@@ -148,7 +148,10 @@ import Testing
     #expect(remedy.hasSuffix("Did you mean \(meant)?"), "\(remedy)")
   }
 
-  @Test(arguments: [(["auto-add", "none"], "expected auto-add=none."), (["auto-add"], "expected KEY=VALUE.")])
+  @Test(arguments: [
+    (["auto-add", "none"], "expected auto-add=none."), (["auto-add"], "expected KEY=VALUE."),
+    (["auto-add", ""], "the value is empty."),
+  ])
   func `a setting without its value is refused with the form, and with what lists the values`(
     _ settings: [String], _ form: String
   ) throws {
@@ -230,6 +233,24 @@ import Testing
       #expect(TypedCommand([typed]).remedy?.contains(". `meshpost ") == true, "\(typed)")
     }
     #expect(TypedCommand(["radio", "reload"]).remedy?.contains("systemctl") == false)
+    #expect(TypedCommand(["documents", "get", "x"]).remedy?.contains("`meshpost documents KEY`") == true)
+  }
+
+  @Test(arguments: ["messages --limit -1", "--json messages --limit -1 --sent", "search x --limit -20"])
+  func `a number below zero is refused by its option, with the range`(_ line: String) throws {
+    func refusal(_ arguments: [String]) -> String {
+      do {
+        _ = try Meshpost.parseAsRoot(arguments)
+        return ""
+      } catch {
+        return Meshpost.fullMessage(for: error)
+      }
+    }
+    let typed = TypedCommand(line.split(separator: " ").map(String.init))
+    let joined = try #require(typed.joined(refusal(typed.arguments)))
+    let words = refusal(joined)
+    #expect(words.contains("--limit: -") && words.contains("1 or more"), "\(words)")
+    #expect(typed.joined("Missing value for '--other <other>'") == nil)
   }
 
   @Test func `help of a mistyped command gets a suggestion, and not the help of all`() {

@@ -29,6 +29,9 @@ extension RadioCommand {
       get throws {
         let fields = try settings.map { setting -> (String, JSONValue) in
           let parts = setting.pieces(at: "=", most: 2)
+          if settings.count == 2, settings[1].isEmpty, parts.count == 1 {
+            throw ValidationError("\(setting): the value is empty. \(Self.remedy)")
+          }
           guard parts.count == 2 else { throw ValidationError("\(setting): expected \(form). \(Self.remedy)") }
           return (parts[0], .string(parts[1]))
         }
