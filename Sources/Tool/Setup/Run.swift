@@ -85,7 +85,9 @@ struct RunCommand: ParsableCommand {
 
       """
     if let upstream {
-      text += Setup.Upstream(name: "upstream", url: upstream, tokenFile: tokenFile).toml
+      // Without a slash it would be the name of a credential.
+      let token = tokenFile.map { !$0.has("/") && access($0, F_OK) == 0 ? Folder.resolved($0) : $0 }
+      text += Setup.Upstream(name: "upstream", url: upstream, tokenFile: token).toml
     }
     let file = places.state + "/run.toml"
     try OutputFile.write(text, to: file, isSecret: true)
