@@ -93,14 +93,16 @@ struct TypedCommand {
   func joined(_ message: String) -> [String]? {
     let end = arguments.firstIndex { $0.isExactly("--") } ?? arguments.endIndex
     let place = arguments[..<end].indices.dropLast().first { place in
-      let (option, value) = (arguments[place], arguments[place + 1].utf8)
-      return option.begins(with: "--") && value.count > 1 && value.first == UInt8(ascii: "-")
-        && value.dropFirst().allSatisfy { (0x30...0x39).contains($0) }
-        && message.mentions("Missing value for '\(option) ")
+      Self.isBelowZero(arguments[place + 1]) && message.mentions("Missing value for '\(arguments[place]) ")
     }
     guard let place else { return nil }
     let joined = "\(arguments[place])=\(arguments[place + 1])"
     return Array(arguments[..<place]) + [joined] + Array(arguments[(place + 2)...])
+  }
+
+  private static func isBelowZero(_ text: String) -> Bool {
+    let digits = text.utf8.dropFirst()
+    return text.begins(with: "-") && !digits.isEmpty && digits.allSatisfy { (0x30...0x39).contains($0) }
   }
 
   /// The message for `help` of an unknown command, which the parser would answer with the help of all.
