@@ -213,6 +213,9 @@ public final class Daemon {
     if let words = store.provenance.refusedRead {
       log.error("\(words). The second attempt read all of it: check the disk")
     }
+    if let words = store.provenance.undoneMove {
+      log.warning("\(words). The database from before is in its place again, with all that it had")
+    }
     if let words = store.provenance.lostFromLog ?? store.provenance.putBack {
       let (loss, isOfLog) = (store.provenance.loss, store.provenance.lostFromLog != nil)
       // The words about an older copy have it already.

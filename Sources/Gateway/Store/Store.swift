@@ -110,6 +110,8 @@ public final class Store {
   private(set) var openLog: StoreFiles.Number?
   /// Whether marks say that the log belongs beside the database.
   var marksLog = false
+  /// What was found of an earlier change of the files' names.
+  private let earlierMove: MoveNote.Found
   /// Whether this run has written into the log.
   var isLogWritten = false
   var ownFile: OwnFile?
@@ -123,8 +125,11 @@ public final class Store {
     self.clocks = clocks
     transactions = Transactions(profile: settings.profile)
     lock = try StoreLock(location: settings.location)
+    // Before anything looks at the files: they may have other names.
+    earlierMove = try MoveNote.settle(settings.location)
     reserved = ReservedFile(settings.location + ".held")
     provenance = try StoreProvenance(beforeOpening: settings.location, clocks)
+    if case .undone(let words) = earlierMove { provenance.undoneMove = words }
     do {
       (database, identity) = try Self.open(settings, clocks)
       try begin(behind: replaced)
@@ -161,6 +166,7 @@ public final class Store {
     (isDamaged, ownFile) = (false, nil)
     noteOpenFiles()
     try noteMissingLog()
+    let replaced = replaced ?? replacedEarlier
     // Before the damaged log is gone: if the start ends in between, the loss is found and told again, not forgotten.
     try beginBehindLoss(replaced)
     // Without it, the loss of a database before its first mark would be told without its epoch, and again when a server names that.
@@ -168,6 +174,13 @@ public final class Store {
     // So that the transactions after the damage are not found again, or reported as lost after a power cut.
     try checkpoint()
     try markLog()
+    MoveNote.remove(location)
+  }
+
+  /// What a restoration replaced that was cut off before the restored database could tell it. Afterwards that has another epoch.
+  private var replacedEarlier: Replaced? {
+    guard case .restored(let replaced, let epoch) = earlierMove, epoch == identity.epoch else { return nil }
+    return replaced
   }
 
   private func noteOpenFiles() {

@@ -111,6 +111,8 @@ public struct StoreProvenance: Equatable, Sendable {
   public internal(set) var setAside: String?
   /// A read that the disk refused once as the database was opened, in words: nothing is lost; `nil`: none.
   public internal(set) var refusedRead: String?
+  /// A restoration, or the renaming of a damaged database, that was cut off and is undone, in words: nothing is lost; `nil`: none.
+  public internal(set) var undoneMove: String?
   /// Events of the previous database that are lost; `nil`: no loss is known.
   public internal(set) var loss: StoreLoss?
   /// Losses before it: those that not every upstream had received, and that are told again with it, and others of this run.

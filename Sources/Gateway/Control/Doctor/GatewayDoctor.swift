@@ -279,7 +279,7 @@ struct GatewayDoctor {
       let remedy =
         loss.cause == .conflict
         ? "If another gateway has this id, give one of them its own (docs/hub.md, \"One identity, two histories\"). After a change of cards nothing is to be done."
-        : "Check the disk; `meshpostd --restore` restores a backup, or a copy beside the database."
+        : "Check the disk; `meshpostd --restore` restores a backup, or a copy beside the database (….lost-TIME, ….replaced-TIME)."
       findings.add("store", .warning, store.provenance.lossWords ?? "\(loss)", remedy)
     }
     // A store that cannot be read has its own finding.

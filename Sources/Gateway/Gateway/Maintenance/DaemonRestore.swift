@@ -12,12 +12,17 @@ extension Daemon {
     let clocks = LinuxClocks()
     do {
       let (lost, isEmptied) = (Store.lostTransactions(of: backup), Store.isLogEmptied(of: backup))
-      let replaced = try Store.restore(backup, settings: configuration.store, clocks: clocks)
+      let earlier = Store.unfinishedMove(configuration.store.location)
+      let replaced = try Store.restore(backup, settings: configuration.store, clocks: clocks) {
+        // A kill in these moments loses nothing, but what is short should be done when the operator looks.
+        Signals.hold([SIGHUP, SIGTERM, SIGINT])
+      }
       let log = lost.map { _ in backup + "-wal" }
       var missing = lost.map { ", without \($0) transactions or more: its log, \(backup)-wal, is damaged before them" }
       if isEmptied { missing = ", perhaps without its newest events: its log, \(backup)-wal, is empty" }
       let facts = try renewed(configuration, clocks, replaced, lacksLogged: missing != nil, damagedLog: log)
-      let words = "\(backup) is restored\(missing ?? ""), \(facts)"
+      let before = earlier.map { ". Before that, \($0)" } ?? ""
+      let words = "\(backup) is restored\(missing ?? ""), \(facts)\(before)"
       // The store is closed now, and has all files that root has made.
       try Store.handOver(configuration.store)
       return replaced.map { "\(words). The previous database was saved as \($0.location)\(Self.left($0))" } ?? words

@@ -137,7 +137,7 @@ extension Daemon {
   // MARK: A database that was removed
 
   static let goneRemedy =
-    "If there is a copy beside it (….lost-TIME), or a backup, `meshpostd --restore FILE` restores it"
+    "If there is a copy beside it (….lost-TIME, ….replaced-TIME), or a backup, `meshpostd --restore FILE` restores it"
 
   /// Saves a removed database at the end: the closing of its descriptor would delete it.
   func saveLostStore() async {

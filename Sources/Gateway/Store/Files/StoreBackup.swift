@@ -32,12 +32,16 @@ extension Store {
 
   /// Replaces the database, which must not be open, with a backup. Returns facts about the previous database; `nil` if
   /// there was none. The restored store gets a new epoch, because the previous database may have used the same numbers
-  /// after the backup.
-  public static func restore(_ backup: String, settings: Settings, clocks: any Clocks) throws(StoreError) -> Replaced? {
+  /// after the backup. Wherever this ends, the next start has the previous database or the restored one, as a whole.
+  /// `beforeMoving`: called once, when all is prepared and the files get other names.
+  public static func restore(
+    _ backup: String, settings: Settings, clocks: any Clocks, beforeMoving: () -> Void = {}
+  ) throws(StoreError) -> Replaced? {
+    try settleEarlier(backup, settings, clocks)
     let lock = try StoreLock(location: settings.location)
     defer { withExtendedLifetime(lock) {} }
-    try check(backup)
-    let part = settings.location + ".restoring"
+    let epoch = try check(backup)
+    let part = MoveNote.part(settings.location)
     // SQLite would read the log of an attempt that was cut off into this copy.
     for suffix in ["-wal", "-shm"] { unlink(part + suffix) }
     try StoreFiles.copy(backup, to: part)
@@ -48,18 +52,46 @@ extension Store {
     let (isThere, trouble) = (access(settings.location, F_OK) == 0, StoreFiles.logTrouble(settings.location))
     // SQLite would read the log of a database that is missing into the restored one.
     if isThere || trouble == .databaseIsGone {
-      let (unsent, other) = compare(settings.location, with: part)
-      let saved = try moveAside(settings.location, "replaced", clocks)
+      let (counted, other) = compare(settings.location, with: part)
       // What SQLite does not read of a damaged log cannot be counted.
-      replaced = Replaced(
-        location: isThere ? saved : saved + "-wal", unsent: trouble == nil ? unsent : nil, otherGateway: other)
+      let unsent = trouble == nil ? counted : nil
+      beforeMoving()
+      let most = unsent.map { $0.map(\.events).max() ?? 0 }
+      let saved = try moveAside(
+        settings.location, "replaced", clocks, for: MoveNote.Restored(epoch: epoch, atMost: most))
+      replaced = Replaced(location: isThere ? saved : saved + "-wal", unsent: unsent, otherGateway: other)
+    } else {
+      beforeMoving()
     }
     for suffix in ["-wal", "-shm"] { unlink(part + suffix) }
     guard rename(part, settings.location) == 0 else {
-      throw .file(settings.location)
+      let failure = StoreError.file(settings.location)
+      // `try?`: otherwise the next start undoes it.
+      _ = try? MoveNote.settle(settings.location)
+      throw failure
     }
     syncFolder(of: settings.location)
     return replaced
+  }
+
+  /// Undoes or ends an earlier restoration that was cut off: its note must not be written over.
+  private static func settleEarlier(_ backup: String, _ settings: Settings, _ clocks: any Clocks) throws(StoreError) {
+    let file = StoreFiles.number(of: backup)
+    switch try settleMove(settings) {
+    case .nothing: break
+    case .undone(let words):
+      guard file != nil, file == StoreFiles.number(of: settings.location) else { break }
+      throw .misplaced("\(backup) is \(settings.location) again, with all that it had: \(words)")
+    case .restored:
+      // It tells what it replaced. `try?`: perhaps it is to be replaced because it cannot be opened.
+      _ = try? Store(settings, clocks: clocks)
+    }
+  }
+
+  private static func settleMove(_ settings: Settings) throws(StoreError) -> MoveNote.Found {
+    let lock = try StoreLock(location: settings.location)
+    defer { withExtendedLifetime(lock) {} }
+    return try MoveNote.settle(settings.location)
   }
 
   /// At least so many transactions in the log of a backup come after a damaged one, so that SQLite does not read them and `restore` does not restore
@@ -173,8 +205,8 @@ extension Store {
     }
   }
 
-  /// Throws unless the backup is complete, undamaged and of a known version.
-  private static func check(_ backup: String) throws(StoreError) {
+  /// Throws unless the backup is complete, undamaged and of a known version. Returns its epoch.
+  private static func check(_ backup: String) throws(StoreError) -> String {
     var facts = stat()
     guard stat(backup, &facts) == 0, access(backup, R_OK) == 0 else { throw .file(backup) }
     // Opening a pipe would wait without end.
@@ -194,7 +226,7 @@ extension Store {
       let verdict = try database.value("PRAGMA integrity_check(1)")?.text
       guard verdict == "ok" else { throw SQLiteError(code: 11, message: verdict ?? "it cannot be read") }
       let (version, newest) = (try database.schemaVersion(), Schema.migrations.last?.number ?? 0)
-      guard version >= 1, try database.meta("epoch") != nil else {
+      guard version >= 1, let epoch = try database.meta("epoch")?.text else {
         throw SQLiteError(code: 1, message: "not a store of this program")
       }
       guard version <= newest else {
@@ -206,21 +238,37 @@ extension Store {
       if let trigger = try database.value("SELECT name FROM sqlite_schema WHERE type = 'trigger' LIMIT 1")?.text {
         throw SQLiteError(code: 1, message: "it has a trigger, \(trigger), which a store of this program has not")
       }
+      return epoch
     } catch {
       throw .misplaced("\(backup) is not a valid backup: \(error.message)")
     }
   }
 
   /// Renames the database's files and keeps them. Returns the database's new name. The database is renamed on disk before
-  /// its log: without the log, it would be an older copy of itself.
-  static func moveAside(_ location: String, _ reason: String, _ clocks: any Clocks) throws(StoreError) -> String {
+  /// its log: without the log, it would be an older copy of itself. If it is cut off, the next start has both in their
+  /// place. `restored`: a backup takes the free place next, and until then this can be undone, too.
+  static func moveAside(
+    _ location: String, _ reason: String, _ clocks: any Clocks, for restored: MoveNote.Restored? = nil
+  ) throws(StoreError) -> String {
+    // An earlier attempt of this run may have been refused in the middle.
+    _ = try MoveNote.settle(location)
     let target = freeName(location, reason, clocks)
-    for suffix in ["", "-wal", "-shm"] where access(location + suffix, F_OK) == 0 {
-      guard rename(location + suffix, target + suffix) == 0 else {
-        throw .unavailable("\(location + suffix) cannot be renamed: \(String(cString: strerror(errno)))")
+    let hasBoth = ["", "-wal"].allSatisfy { access(location + $0, F_OK) == 0 }
+    do throws(StoreError) {
+      if restored != nil || hasBoth {
+        try MoveNote(target: target, of: location, for: restored).write(location)
+        // A daemon without root's rights ends what root has begun.
+        if restored != nil { try StoreFiles.handOver(location) }
+      } else {
+        MoveNote.remove(location)
       }
-      syncFolder(of: location)
+      try MoveNote.rename(location, to: target, ["", "-wal", "-shm"])
+    } catch {
+      // `try?`: otherwise the next attempt, or the next start, undoes it.
+      _ = try? MoveNote.settle(location)
+      throw error
     }
+    if restored == nil { MoveNote.remove(location) }
     return target
   }
 

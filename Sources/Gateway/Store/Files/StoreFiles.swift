@@ -60,7 +60,7 @@ enum StoreFiles {
     let folder = location.lastIndex(of: "/").map { location[...$0] } ?? "."
     var owner = stat()
     guard geteuid() == 0, stat(String(folder), &owner) == 0, owner.st_uid != 0 else { return }
-    for suffix in ["", "-wal", "-shm", ".lock", ".id", ".mark", ".held"] {
+    for suffix in ["", "-wal", "-shm", ".lock", ".id", ".mark", ".held", ".moving", ".restoring"] {
       let file = open(location + suffix, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
       guard file >= 0 else { continue }
       defer { close(file) }
