@@ -40,6 +40,8 @@ extension Store {
     try settleEarlier(backup, settings, clocks)
     let lock = try StoreLock(location: settings.location)
     defer { withExtendedLifetime(lock) {} }
+    // Of a restored database that could not be opened: beside another copy, the note would look like one of a restoration that is to be undone.
+    MoveNote.remove(settings.location)
     let epoch = try check(backup)
     let part = MoveNote.part(settings.location)
     // SQLite would read the log of an attempt that was cut off into this copy.
