@@ -106,6 +106,28 @@ extension WholeProgramTests {
       }
     }
 
+    @Test func `a restoration for which the disk has too little room says so, and leaves the database as it was`()
+      throws
+    {
+      try onSmallDisk { rig, place in
+        let backup = rig.scratch.location("backup")
+        #expect(try rig.meshpost("backup", backup).code == 0)
+        rig.gateway?.send(SIGTERM)
+        #expect(try rig.gateway?.ended() == 0)
+        // A part of the first write has room.
+        _ = try Self.run("dd", "if=/dev/zero", "of=\(place)/filler", "bs=1k")
+        #expect(try Self.run("truncate", "-s", "-8K", "\(place)/filler"))
+        let restore = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml"), "--restore", backup])
+        #expect(try restore.ended() == 73)
+        #expect(restore.lines.joined().contains("No space left on device"), "\(restore.lines)")
+        unlink("\(place)/filler")
+        let names = try FileManager.default.contentsOfDirectory(atPath: place)
+        #expect(!names.contains { $0.contains("restoring") || $0.contains("replaced") }, "\(names)")
+        try rig.startGateway()
+        try rig.waitForSync()
+      }
+    }
+
     private func gatewayWithMessage() throws -> Rig {
       let rig = try Rig()
       try rig.startRadio()

@@ -216,6 +216,17 @@ import Testing
     }
   }
 
+  @Test func `after a write that took a part, the reason is that of the rest`() throws {
+    var pipes: [Int32] = [-1, -1]
+    let isMade = pipe2(&pipes, O_NONBLOCK | O_CLOEXEC) == 0
+    try #require(isMade)
+    defer { for end in pipes { close(end) } }
+    errno = ENOENT
+    let isWritten = WholeFile.writeAll([UInt8](repeating: 1, count: 1 << 20)[...], to: pipes[1])
+    let reason = errno
+    #expect(!isWritten && reason == EAGAIN)
+  }
+
   @Test(arguments: ["a pipe", "a file that is longer than its database"])
   func `an invalid backup is not copied`(what: String) throws {
     let scratch = Scratch()

@@ -16,7 +16,7 @@ public enum WholeFile {
     guard file >= 0 else { return false }
     var isWhole = true
     if let group { isWhole = fchown(file, uid_t.max, group) == 0 && fchmod(file, mode) == 0 }
-    isWhole = isWhole && write(file, bytes, bytes.count) == bytes.count && fsync(file) == 0
+    isWhole = isWhole && writeAll(bytes[...], to: file) && fsync(file) == 0
     isWhole = isWhole && rename(fresh, location) == 0
     let reason = errno
     close(file)
@@ -26,6 +26,18 @@ public enum WholeFile {
       return false
     }
     syncFolder(of: location)
+    return true
+  }
+
+  /// Writes all of it. A disk that becomes full takes a part first, and refuses only the rest with its reason. `false`: `errno` has that.
+  public static func writeAll(_ bytes: ArraySlice<UInt8>, to descriptor: Int32) -> Bool {
+    var rest = bytes
+    while !rest.isEmpty {
+      let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+      if count < 0, errno == EINTR { continue }
+      guard count > 0 else { return false }
+      rest = rest.dropFirst(count)
+    }
     return true
   }
 

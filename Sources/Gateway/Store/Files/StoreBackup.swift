@@ -46,9 +46,15 @@ extension Store {
     let part = MoveNote.part(settings.location)
     // SQLite would read the log of an attempt that was cut off into this copy.
     for suffix in ["-wal", "-shm"] { unlink(part + suffix) }
-    try StoreFiles.copy(backup, to: part)
-    // A database that was set aside after a kill has its newest data in its log alone. The check above has read both.
-    if StoreFiles.number(of: backup + "-wal") != nil { try StoreFiles.copy(backup + "-wal", to: part + "-wal") }
+    do throws(StoreError) {
+      try StoreFiles.copy(backup, to: part)
+      // A database that was set aside after a kill has its newest data in its log alone. The check above has read both.
+      if StoreFiles.number(of: backup + "-wal") != nil { try StoreFiles.copy(backup + "-wal", to: part + "-wal") }
+    } catch {
+      // The gateway may need the room.
+      unlink(part)
+      throw error
+    }
     try prove(part, of: backup, settings)
     var replaced: Replaced?
     let (isThere, trouble) = (access(settings.location, F_OK) == 0, StoreFiles.logTrouble(settings.location))

@@ -80,20 +80,25 @@ enum StoreFiles {
     // Do not write through a file left by an earlier attempt, or through a link.
     unlink(target)
     let input = open(source, O_RDONLY | O_CLOEXEC)
+    guard input >= 0 else { throw .file(source) }
+    defer { close(input) }
     let output = open(target, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
-    defer {
-      if input >= 0 { close(input) }
-      if output >= 0 { close(output) }
-    }
-    var failed = input < 0 || output < 0
+    guard output >= 0 else { throw .file(target) }
+    defer { close(output) }
+    var failed: String?
     var buffer = [UInt8](repeating: 0, count: 65536)
-    while !failed {
+    while failed == nil {
       let count = read(input, &buffer, buffer.count)
       if count == 0 { break }
-      failed = count < 0 || write(output, buffer, count) != count
+      if count < 0 {
+        failed = source
+      } else if !WholeFile.writeAll(buffer[..<count], to: output) {
+        failed = target
+      }
     }
-    guard !failed, fsync(output) == 0 else {
-      let failure = StoreError.file(target)
+    if failed == nil, fsync(output) != 0 { failed = target }
+    if let failed {
+      let failure = StoreError.file(failed)
       unlink(target)
       throw failure
     }

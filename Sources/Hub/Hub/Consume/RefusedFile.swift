@@ -54,8 +54,7 @@ final class RefusedFile: Sendable {
     let descriptor = open(location, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
     guard descriptor >= 0 else { return errno }
     defer { close(descriptor) }
-    let isWritten = lines.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) } == lines.count
-    guard isWritten, fsync(descriptor) == 0 else {
+    guard WholeFile.writeAll(lines[...], to: descriptor), fsync(descriptor) == 0 else {
       let code = errno
       ftruncate(descriptor, isNew ? 0 : facts.st_size)
       return code
