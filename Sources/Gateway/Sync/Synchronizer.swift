@@ -229,6 +229,7 @@ public final class Synchronizer {
   /// Called before any data of this radio is stored.
   private func attach(_ identity: RadioIdentity) throws(StoreError) {
     let isOther = try store.attach(identity.info.key, name: identity.info.name, at: clock.milliseconds)
+    recallContactChanges(of: identity.info.key)
     // Its predecessor's contacts and channels are removed from the store with the first contact list.
     guard isOther else { return }
     // The slots of this radio do not show what the other one has.
@@ -315,6 +316,7 @@ extension Synchronizer {
   /// The link is lost, or the radio has become another node.
   func lost(_ end: LinkEnd) {
     inbox.disconnected(end)
+    contacts.changes.lost(at: end.silentSince ?? end.at)
     questions.queueRead.resume()
     tellWhatIsUntold()
     startOver()
@@ -349,7 +351,9 @@ extension Synchronizer {
       counters.adverts += 1
       contacts.changedMeanwhile()
       fetch(key, .advert)
-    case .pathUpdated(let key): fetch(key, .path)
+    case .pathUpdated(let key):
+      contacts.changes.pathCame(to: key)
+      fetch(key, .path)
     case .newAdvert(let contact):
       // A heard node that is **not** in the radio's table: manual mode, hop limit or a full table.
       counters.adverts += 1

@@ -9,6 +9,7 @@ extension Synchronizer {
   /// Requests contact lists until one is complete and consistent.
   func syncContacts() async throws {
     guard let radio = connection.identity?.info.key else { return }
+    try await doubtContactChanges()
     var tries = 0
     while true {
       let doubts = contacts.doubts
@@ -28,7 +29,10 @@ extension Synchronizer {
       contacts.endList()
       // A doubt that came meanwhile causes another list; one that a list could not settle stays for a later one.
       if try await accept(list.sync, outcome, from: radio, doubts), contacts.doubts == doubts {
-        return contacts.listed(at: loop.now)
+        contacts.listed(at: loop.now)
+        // An incomplete list does not show what the radio lacks.
+        if !contacts.areDoubted { try await putBackContactChanges() }
+        return
       }
       tries = list.sync.nextTry
     }
@@ -184,6 +188,7 @@ extension Synchronizer {
   /// The radio overwrote the contact to make room.
   func overwritten(_ key: PublicKey) {
     contacts.changedMeanwhile()
+    settleChange(of: key)
     remove(key, overwritten: true)
   }
 

@@ -42,6 +42,7 @@ extension Synchronizer {
   func radioWasRestarted() {
     connection.radioWasRestarted()
     guard isServing else { return }
+    if let start = radioStarted { contacts.changes.restarted(at: start) }
     log.notice("the radio was restarted: reading it again")
     tasks.begin { [weak self] in
       self?.restart(fully: true)

@@ -151,7 +151,9 @@ public final class RadioTable {
 
   private func makeSure(of advert: Advert) async throws(Refusal) {
     do throws(Refusal) {
-      _ = try await ask(.getContactByKey(advert.key))
+      if case .contact(let contact) = try await ask(.getContactByKey(advert.key)) {
+        synchronizer.contactCame(by: contact)
+      }
       synchronizer.refresh(advert.key)
     } catch {
       // `try?`: a card that cannot be read has no name either

@@ -73,7 +73,7 @@ extension Store {
   }
 
   /// `NANOSECONDS@BOOT`; `nil`: of another boot.
-  private func timeOfThisBoot(_ word: Substring) -> MonotonicTime? {
+  func timeOfThisBoot(_ word: Substring) -> MonotonicTime? {
     let parts = word.split(separator: "@", maxSplits: 1, omittingEmptySubsequences: false)
     guard parts.count == 2, let nanoseconds = Int64(parts[0]), !parts[1].isEmpty,
       parts[1].utf8.elementsEqual(clocks.boot.utf8)

@@ -24,6 +24,7 @@ struct RadioContacts {
   /// The list that is being received.
   private(set) var list: ContactList?
   private(set) var fetches = ContactFetches()
+  var changes = ContactChanges()
   /// The task that fetches single contacts.
   private var fetching: LoopTask?
   /// How often the stored copy of the radio's table came into doubt, and which of these doubts a complete full list has settled.

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Timing
+
+/// Changes of contacts that the radio has confirmed. The firmware writes its contacts to the flash five seconds after the last change, so a power cut
+/// undoes what came shortly before it. Pure.
+struct ContactChanges {
+  /// What the radio has to have.
+  enum Wish: Equatable {
+    case has(Contact), isGone
+    /// No path.
+    case floods
+  }
+
+  struct Entry: Equatable {
+    var wish: Wish
+    /// When the radio confirmed it; `nil`: before this machine was started.
+    var at: MonotonicTime?
+    /// The radio has learned a path since.
+    var hasNewerPath = false
+  }
+
+  /// A change that is this old is on the radio's flash: each further change puts the write off.
+  static let lasting: Duration = .seconds(60)
+  /// Behind a line that stays open a restart is noticed only after five minutes.
+  private static let kept: Duration = .seconds(400)
+  private static let most = 1024
+  /// So often within an hour changes are put back: a radio that starts over and over must not wear out its flash.
+  private static let (mostRounds, roundsWithin): (Int, Duration) = (12, .seconds(3600))
+
+  /// The radio that has confirmed them.
+  private(set) var radio: PublicKey?
+  private var recent: [PublicKey: Entry] = [:]
+  /// Changes that the radio may have lost: they are compared with the next complete contact list.
+  private(set) var doubtful: [PublicKey: Entry] = [:]
+  private var rounds: [MonotonicTime] = []
+
+  /// Another radio is attached, or the first one. `kept`: the changes of an earlier run.
+  mutating func attached(to radio: PublicKey, kept: [(command: Command, at: MonotonicTime?)]) {
+    (self.radio, recent, doubtful, rounds) = (radio, [:], [:], [])
+    for (command, at) in kept {
+      if let (key, wish) = Self.wish(of: command) { doubtful[key] = Entry(wish: wish, at: at) }
+    }
+  }
+
+  /// The contact that a command changes, and what the radio has then.
+  static func wish(of command: Command) -> (key: PublicKey, wish: Wish)? {
+    switch command {
+    case .addUpdateContact(let contact): (contact.key, .has(contact))
+    case .removeContact(let key): (key, .isGone)
+    case .resetPath(let key): (key, .floods)
+    default: nil
+    }
+  }
+
+  /// Whether there is a change of the contact that may not be on the radio's flash.
+  func isOpen(_ key: PublicKey) -> Bool { recent[key] != nil || doubtful[key] != nil }
+
+  /// The radio has confirmed the command: what came before about this contact counts no more.
+  mutating func confirmed(_ command: Command, at now: MonotonicTime) {
+    guard let (key, wish) = Self.wish(of: command) else { return }
+    recent = recent.filter { $0.value.at.map { now - $0 <= Self.kept } ?? false }
+    if wish == .floods {
+      if case .has(var contact)? = doubtful[key]?.wish {
+        // The rest of the record is still to be compared.
+        contact.outPath = nil
+        doubtful[key]?.wish = .has(contact)
+        return
+      }
+      if case .has(var contact)? = recent[key]?.wish {
+        contact.outPath = nil
+        recent[key] = Entry(wish: .has(contact), at: now)
+        return
+      }
+    }
+    doubtful[key] = nil
+    if recent[key] == nil, recent.count >= Self.most { return }
+    recent[key] = Entry(wish: wish, at: now)
+  }
+
+  /// The radio has learned a path: it counts more than one that was set before.
+  mutating func pathCame(to key: PublicKey) {
+    recent[key]?.hasNewerPath = true
+    doubtful[key]?.hasNewerPath = true
+  }
+
+  /// The change is on the radio, or cannot be put back.
+  mutating func settled(_ key: PublicKey) { (recent[key], doubtful[key]) = (nil, nil) }
+
+  /// Whether this is the contact's last change, and no end of the link came after it.
+  func isLast(_ key: PublicKey, at time: MonotonicTime) -> Bool { recent[key]?.at == time }
+
+  /// The link was lost: the radio may have been switched off.
+  mutating func lost(at end: MonotonicTime) {
+    for (key, entry) in recent {
+      if let at = entry.at, end - at <= Self.lasting { doubtful[key] = entry }
+    }
+    recent = [:]
+  }
+
+  /// The radio was restarted behind a line that stayed open. `start`: the latest possible one.
+  mutating func restarted(at start: MonotonicTime) {
+    for (key, entry) in recent {
+      guard let at = entry.at, at <= start else { continue }
+      if start - at <= Self.lasting { doubtful[key] = entry }
+      recent[key] = nil
+    }
+  }
+
+  /// The radio has been running since: it has what it confirmed later, and what is different now, somebody else has changed. Returns these changes.
+  mutating func runs(since start: MonotonicTime) -> [PublicKey: MonotonicTime] {
+    var running: [PublicKey: MonotonicTime] = [:]
+    for (key, entry) in doubtful {
+      guard let at = entry.at, at > start else { continue }
+      running[key] = at
+      (recent[key], doubtful[key]) = (entry, nil)
+    }
+    return running
+  }
+
+  /// Whether changes may be put back now; counts them if so.
+  mutating func mayPutBack(at now: MonotonicTime) -> Bool {
+    rounds.removeAll { now - $0 >= Self.roundsWithin }
+    guard rounds.count < Self.mostRounds else { return false }
+    rounds.append(now)
+    return true
+  }
+
+  /// Doubtful changes, the oldest first.
+  var inOrder: [PublicKey] {
+    doubtful.sorted { left, right in
+      let start = MonotonicTime(nanoseconds: .min)
+      let (one, other) = (left.value.at ?? start, right.value.at ?? start)
+      return one == other ? left.key.hex < right.key.hex : one < other
+    }.map(\.key)
+  }
+}
+
+extension ContactChanges.Entry {
+  /// The right to run commands is not given back: somebody may have taken it away meanwhile, by another way.
+  func lacksRight(_ present: Contact?) -> Bool {
+    if case .has(let contact) = wish { contact.mayCommand && present?.mayCommand != true } else { false }
+  }
+
+  /// The command that puts the change back; `nil`: the radio has it. `present`: the record in the radio, if it has one.
+  func command(of key: PublicKey, _ present: Contact?) -> Command? {
+    switch wish {
+    case .isGone: return present == nil ? nil : .removeContact(key)
+    case .floods: return present?.outPath == nil || hasNewerPath ? nil : .resetPath(key)
+    case .has(let contact):
+      // The firmware keeps contacts without a type in its RAM only.
+      guard contact.type != NodeType.none else { return nil }
+      var whole = present ?? contact
+      whole.flags = contact.flags
+      if lacksRight(present) { whole.mayCommand = false }
+      if !hasNewerPath || present?.outPath == nil { whole.outPath = contact.outPath }
+      // An advert that came since is newer than the rest.
+      if let present, contact.lastAdvert >= present.lastAdvert {
+        whole.type = contact.type
+        // The firmware keeps 31 bytes.
+        if contact.name.bytes.prefix(31) != present.name.bytes.prefix(31) { whole.name = contact.name }
+        if let latitude = contact.latitude, let longitude = contact.longitude {
+          (whole.latitude, whole.longitude) = (latitude, longitude)
+        }
+      }
+      guard whole != present else { return nil }
+      whole.lastAdvert = max(whole.lastAdvert, contact.lastAdvert)
+      return .addUpdateContact(whole)
+    }
+  }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import RadioSession
+import Store
+import Timing
+
+/// Puts back what a power cut of the radio has undone (see `ContactChanges`).
+extension Synchronizer {
+  /// The store has changes of an earlier run.
+  func recallContactChanges(of radio: PublicKey) {
+    guard contacts.changes.radio != radio else { return }
+    // Without the store nothing is known of them.
+    let kept = store.ifReadable { try store.contactChanges(on: radio) } ?? []
+    contacts.changes.attached(to: radio, kept: kept)
+  }
+
+  /// The radio has added the contact on an import.
+  public func contactCame(by card: Contact) { confirmed(.addUpdateContact(card)) }
+
+  /// The radio has carried out the command.
+  func confirmed(_ command: Command) {
+    guard let radio = connection.identity?.info.key, contacts.changes.radio == radio,
+      let (key, wish) = ContactChanges.wish(of: command)
+    else { return }
+    let (now, wasOpen) = (loop.now, contacts.changes.isOpen(key))
+    contacts.changes.confirmed(command, at: now)
+    guard wish != .floods, contacts.changes.isLast(key, at: now), wasOpen || isMoreThanPath(wish, of: key) else {
+      return
+    }
+    store.keepContactChange(command, of: key, at: now, on: radio)
+    store.post("a change of a contact") { _ in }
+    loop.schedule(after: ContactChanges.lasting) { [weak self] in
+      guard let self, contacts.changes.radio == radio, contacts.changes.isLast(key, at: now) else { return }
+      store.keepContactChange(nil, of: key, at: now, on: radio)
+    }
+  }
+
+  /// Paths change often, and messages find them again: they are kept in memory only.
+  private func isMoreThanPath(_ wish: ContactChanges.Wish, of key: PublicKey) -> Bool {
+    guard case .has(let contact) = wish, let stored = store.ifReadable({ try store.contact(key) }) ?? nil,
+      stored.onRadio
+    else { return true }
+    let known = stored.contact
+    return known.flags != contact.flags || known.name != contact.name || known.type != contact.type
+  }
+
+  /// The contact's last change counts no more.
+  func settleChange(of key: PublicKey) {
+    guard let radio = contacts.changes.radio, contacts.changes.isOpen(key) else { return }
+    contacts.changes.settled(key)
+    store.keepContactChange(nil, of: key, at: loop.now, on: radio)
+  }
+
+  /// Before a contact list: if the radio may have lost changes, the list has to be a whole one.
+  func doubtContactChanges() async throws(CancellationError) {
+    guard !contacts.changes.doubtful.isEmpty else { return }
+    _ = try await whenRadioStarted()
+    if let radio = contacts.changes.radio, let start = radioClock.started {
+      for (key, at) in contacts.changes.runs(since: start) where loop.now - at > ContactChanges.lasting {
+        store.keepContactChange(nil, of: key, at: at, on: radio)
+      }
+    }
+    if !contacts.changes.doubtful.isEmpty { contacts.doubt() }
+  }
+
+  /// After a complete contact list: compares it with the doubtful changes, puts back what the radio lacks, and says so.
+  func putBackContactChanges() async throws {
+    var (report, mayWrite): (PutBack, Bool?) = (PutBack(), nil)
+    defer { tell(report) }
+    for key in contacts.changes.inOrder {
+      guard let entry = contacts.changes.doubtful[key] else { continue }
+      let stored = try store.contact(key)
+      let present = stored.flatMap { $0.onRadio ? $0.contact : nil }
+      let name = Self.name(of: key, entry, stored?.contact)
+      if entry.lacksRight(present) { report.withoutRight.append(name) }
+      guard let command = withTime(entry.command(of: key, present)) else {
+        settleChange(of: key)
+        continue
+      }
+      let may = mayWrite ?? contacts.changes.mayPutBack(at: loop.now)
+      mayWrite = may
+      guard may else {
+        leaveOut(key, entry, present)
+        report.left.append("\(name) (it lost changes too often within an hour)")
+        continue
+      }
+      switch try await ask(command) {
+      case .replied(.ok): keep(command, name, &report)
+      case .failed(.refused(let error)):
+        leaveOut(key, entry, present)
+        report.left.append("\(name) (the radio refuses: \(error?.description ?? "no reason given"))")
+      case let outcome: throw SyncFailure("a lost change of a contact could not be put back (\(Self.words(outcome)))")
+      }
+    }
+  }
+
+  private func withTime(_ command: Command?) -> Command? {
+    guard case .addUpdateContact(var contact)? = command else { return command }
+    contact.lastModified = radioTime ?? contact.lastModified
+    return .addUpdateContact(contact)
+  }
+
+  private func keep(_ command: Command, _ name: String, _ report: inout PutBack) {
+    switch command {
+    case .addUpdateContact(let contact):
+      keepChanged(contact)
+      report.back.append(name)
+    case .removeContact(let key):
+      forget(key)
+      report.removed.append(name)
+    case .resetPath(let key):
+      refresh(key)
+      report.back.append(name)
+    default: break
+    }
+  }
+
+  /// A message or a request to the node restores it, as if it had been evicted.
+  private func leaveOut(_ key: PublicKey, _ entry: ContactChanges.Entry, _ present: Contact?) {
+    settleChange(of: key)
+    guard present == nil, case .has(var contact) = entry.wish else { return }
+    contact.mayCommand = false
+    if store.ifReadable({ try store.contact(key) }) == nil { keep(contact, as: .change, onRadio: false) }
+    write { store throws(SQLiteError) in try store.setEvicted(key, true) }
+  }
+
+  private static func name(of key: PublicKey, _ entry: ContactChanges.Entry, _ stored: Contact?) -> String {
+    if case .has(let contact) = entry.wish, !contact.name.bytes.isEmpty { return contact.name.string }
+    return stored?.name.string ?? key.prefix.hex
+  }
+
+  private func tell(_ report: PutBack) {
+    guard let words = report.words else { return }
+    let level: Log.Level = report.left.isEmpty && report.withoutRight.isEmpty ? .notice : .warning
+    log.log(level, "the radio was restarted before it had written its contacts to its flash: \(words)")
+  }
+}
+
+/// What was put back.
+struct PutBack {
+  /// Names that are told; of others only the number is.
+  private static let most = 8
+
+  var back: [String] = []
+  var removed: [String] = []
+  var left: [String] = []
+  var withoutRight: [String] = []
+
+  var words: String? {
+    let parts = [
+      ("put back: ", back, ""), ("removed again: ", removed, ""), ("not put back: ", left, ""),
+      ("without the right to run commands: ", withoutRight, " (meshpost contact commands NAME on)"),
+    ].filter { !$0.1.isEmpty }
+    guard !parts.isEmpty else { return nil }
+    return parts.map { begin, names, end in
+      let more = names.count - Self.most
+      let told = names.prefix(Self.most).joined(separator: ", ")
+      return "\(begin)\(told)\(more > 0 ? " and \(more) more" : "")\(end)"
+    }.joined(separator: "; ")
+  }
+}
