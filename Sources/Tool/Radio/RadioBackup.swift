@@ -82,6 +82,7 @@ extension RadioCommand {
       // Also if the radio refuses one: the others before it are restored.
       defer { tell(counts) }
       var isWhole = true
+      let own = wanted.contains("contacts") ? try client.get("/v1/radio").value["key"]?.string : nil
       for row in rows {
         let kind = row["kind"]?.string ?? ""
         switch kind {
@@ -96,6 +97,9 @@ extension RadioCommand {
             continue
           }
           _ = try client.post("/v1/channels/put", body: row.bytes)
+        case "contact" where row["key"]?.string.map({ $0.lowercased() == own }) ?? false:
+          // Another radio's backup has this one among its contacts.
+          continue
         case "contact" where wanted.contains("contacts"): _ = try client.post("/v1/contacts/put", body: row.bytes)
         default: continue
         }

@@ -96,7 +96,7 @@ struct GatewayDoctor {
         "Power-cycle the radio; if that does not help, update its firmware.")
     }
     let sync = Self.sync(dependencies.synchronizer.state, withheld: dependencies.synchronizer.withheld)
-    findings += [sync, firmware(), table(), commanders(), radioClock(), floods() ?? advert()].compactMap { $0 }
+    findings += [sync, firmware(), table(), itself(), commanders(), radioClock(), floods() ?? advert()].compactMap { $0 }
     return findings + unfinishedClocks()
   }
 
@@ -156,6 +156,15 @@ struct GatewayDoctor {
       keepsRoom
         ? "Nobody in it is old enough to leave ([contacts]), so nodes take turns: remove those that you do not need with `meshpost contact remove NAME`."
         : "New nodes cannot be added: enable [contacts] evict, or run `meshpost contact remove NAME`.")
+  }
+
+  /// A program may have added the radio to its own contacts.
+  private func itself() -> Finding? {
+    guard let key = dependencies.connection.identity?.info.key,
+      dependencies.store.ifReadable({ try dependencies.store.contact(key) })?.onRadio == true
+    else { return nil }
+    return Finding(
+      "contacts", .warning, "the radio has itself among its contacts", "`meshpost contact remove \(key.hex)`")
   }
 
   /// Nodes that may run commands on the radio. `nil`: none.

@@ -67,12 +67,19 @@ public final class RadioTable {
   /// Adds a node, or changes its record in the radio, and then fetches the record as the radio has it.
   public func add(_ contact: Contact) async throws(Refusal) {
     guard !contact.key.isZero, !contact.key.prefix.isZero else { throw .invalid("a key must not be all zeros") }
+    try refuseItself(contact.key)
     var whole = contact
     whole.lastModified = synchronizer.radioTime ?? contact.lastModified
     let others = count ?? 0
     _ = try await ask(.addUpdateContact(whole))
     if let refused = refusedBeside, others >= refused.count { refusedBeside = nil }
     synchronizer.refresh(contact.key)
+  }
+
+  /// The radio takes its own key as a contact, and would send messages to itself.
+  private func refuseItself(_ key: PublicKey) throws(Refusal) {
+    guard key == synchronizer.connection.identity?.info.key else { return }
+    throw .invalid("this is the radio itself, which cannot be its own contact")
   }
 
   /// Sets or clears the favourite bit. The radio's own record is read first: its other bits and its path may be newer than the store's.
@@ -143,6 +150,7 @@ public final class RadioTable {
       try await add(Contact(key: key, type: type, name: name))
       return key
     case .card(let card, let advert):
+      try refuseItself(advert.key)
       _ = try await ask(.importContact(card: card))
       try await makeSure(of: advert)
       return advert.key
