@@ -164,7 +164,8 @@ import VirtualRadio
     var changes = ContactChanges()
     let start = MonotonicTime(seconds: 1000)
     let times = (0..<100).filter { changes.mayPutBack(at: start + .seconds(60 * $0)) }
-    #expect(times == Array(0..<12) + Array(60..<72))
+    let expected = Array(0..<12) + Array(60..<72)
+    #expect(times == expected)
   }
 
   @Test func `the log tells what was put back and what was not`() {

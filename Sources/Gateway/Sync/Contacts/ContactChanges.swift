@@ -19,6 +19,8 @@ struct ContactChanges {
     var at: MonotonicTime?
     /// The radio has learned a path since.
     var hasNewerPath = false
+    /// The store has this change, or one before it.
+    var isStored = false
   }
 
   /// A change that is this old is on the radio's flash: each further change puts the write off.
@@ -40,7 +42,7 @@ struct ContactChanges {
   mutating func attached(to radio: PublicKey, kept: [(command: Command, at: MonotonicTime?)]) {
     (self.radio, recent, doubtful, rounds) = (radio, [:], [:], [])
     for (command, at) in kept {
-      if let (key, wish) = Self.wish(of: command) { doubtful[key] = Entry(wish: wish, at: at) }
+      if let (key, wish) = Self.wish(of: command) { doubtful[key] = Entry(wish: wish, at: at, isStored: true) }
     }
   }
 
@@ -57,6 +59,12 @@ struct ContactChanges {
   /// Whether there is a change of the contact that may not be on the radio's flash.
   func isOpen(_ key: PublicKey) -> Bool { recent[key] != nil || doubtful[key] != nil }
 
+  /// Whether the store has a change of the contact.
+  func isStored(_ key: PublicKey) -> Bool { (recent[key] ?? doubtful[key])?.isStored ?? false }
+
+  /// The store has the contact's last change, or no longer has one.
+  mutating func stores(_ key: PublicKey, _ isStored: Bool) { recent[key]?.isStored = isStored }
+
   /// The radio has confirmed the command: what came before about this contact counts no more.
   mutating func confirmed(_ command: Command, at now: MonotonicTime) {
     guard let (key, wish) = Self.wish(of: command) else { return }
@@ -70,13 +78,14 @@ struct ContactChanges {
       }
       if case .has(var contact)? = recent[key]?.wish {
         contact.outPath = nil
-        recent[key] = Entry(wish: .has(contact), at: now)
+        recent[key] = Entry(wish: .has(contact), at: now, isStored: isStored(key))
         return
       }
     }
+    let isStored = isStored(key)
     doubtful[key] = nil
     if recent[key] == nil, recent.count >= Self.most { return }
-    recent[key] = Entry(wish: wish, at: now)
+    recent[key] = Entry(wish: wish, at: now, isStored: isStored)
   }
 
   /// The radio has learned a path: it counts more than one that was set before.

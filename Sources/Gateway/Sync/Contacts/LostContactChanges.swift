@@ -24,15 +24,17 @@ extension Synchronizer {
     guard let radio = connection.identity?.info.key, contacts.changes.radio == radio,
       let (key, wish) = ContactChanges.wish(of: command)
     else { return }
-    let (now, wasOpen) = (loop.now, contacts.changes.isOpen(key))
+    let now = loop.now
     contacts.changes.confirmed(command, at: now)
-    guard wish != .floods, contacts.changes.isLast(key, at: now), wasOpen || isMoreThanPath(wish, of: key) else {
-      return
-    }
+    guard wish != .floods, contacts.changes.isLast(key, at: now),
+      contacts.changes.isStored(key) || isMoreThanPath(wish, of: key)
+    else { return }
+    contacts.changes.stores(key, true)
     store.keepContactChange(command, of: key, at: now, on: radio)
     store.post("a change of a contact") { _ in }
     loop.schedule(after: ContactChanges.lasting) { [weak self] in
       guard let self, contacts.changes.radio == radio, contacts.changes.isLast(key, at: now) else { return }
+      contacts.changes.stores(key, false)
       store.keepContactChange(nil, of: key, at: now, on: radio)
     }
   }
@@ -59,6 +61,7 @@ extension Synchronizer {
     _ = try await whenRadioStarted()
     if let radio = contacts.changes.radio, let start = radioClock.started {
       for (key, at) in contacts.changes.runs(since: start) where loop.now - at > ContactChanges.lasting {
+        contacts.changes.stores(key, false)
         store.keepContactChange(nil, of: key, at: at, on: radio)
       }
     }
@@ -150,14 +153,15 @@ struct PutBack {
 
   var words: String? {
     let parts = [
-      ("put back: ", back, ""), ("removed again: ", removed, ""), ("not put back: ", left, ""),
-      ("without the right to run commands: ", withoutRight, " (meshpost contact commands NAME on)"),
-    ].filter { !$0.1.isEmpty }
-    guard !parts.isEmpty else { return nil }
-    return parts.map { begin, names, end in
-      let more = names.count - Self.most
-      let told = names.prefix(Self.most).joined(separator: ", ")
-      return "\(begin)\(told)\(more > 0 ? " and \(more) more" : "")\(end)"
-    }.joined(separator: "; ")
+      Self.words("put back", back), Self.words("removed again", removed), Self.words("not put back", left),
+      Self.words("without the right to run commands (meshpost contact commands NAME on)", withoutRight),
+    ].compactMap { $0 }
+    return parts.isEmpty ? nil : parts.joined(separator: "; ")
+  }
+
+  private static func words(_ what: String, _ names: [String]) -> String? {
+    guard !names.isEmpty else { return nil }
+    let told = names.prefix(most).joined(separator: ", ")
+    return names.count > most ? "\(what): \(told) and \(names.count - most) more" : "\(what): \(told)"
   }
 }
