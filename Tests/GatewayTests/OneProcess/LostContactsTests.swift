@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
+import JSON
 import Testing
 import Timing
 import VirtualRadio
+
+@testable import Gateway
 
 /// A radio writes its contacts seconds after a change, and may lose its power before.
 @Suite struct LostContactsTests {
