@@ -33,7 +33,7 @@ extension Synchronizer {
     store.keepContactChange(command, of: key, at: now, on: radio)
     store.post("a change of a contact") { _ in }
     loop.schedule(after: ContactChanges.lasting) { [weak self] in
-      guard let self, contacts.changes.radio == radio, contacts.changes.isLast(key, at: now) else { return }
+      guard let self, self.contacts.changes.radio == radio, self.contacts.changes.isLast(key, at: now) else { return }
       contacts.changes.stores(key, false)
       store.keepContactChange(nil, of: key, at: now, on: radio)
     }
