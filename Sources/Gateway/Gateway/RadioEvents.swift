@@ -38,6 +38,7 @@ extension Daemon: SyncObserver {
   public func contactCame(_ contact: Contact) {
     messaging.messenger.contactChanged(contact)
     messaging.keeper.look()
+    messaging.routine.contactCame(contact)
     alerts.contactCame(contact)
   }
 

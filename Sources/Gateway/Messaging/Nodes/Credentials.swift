@@ -15,6 +15,8 @@ public final class Credentials {
   }
 
   public let location: String
+  /// Called when a password was stored or deleted.
+  var changed: () -> Void = {}
   private static let largest = 64 * 1024
 
   public init(location: String) { self.location = location }
@@ -71,5 +73,6 @@ public final class Credentials {
     guard WholeFile.replace(location, with: bytes) else {
       throw Failure(description: "\(location): \(String(cString: strerror(errno)))")
     }
+    changed()
   }
 }

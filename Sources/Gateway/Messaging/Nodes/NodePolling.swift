@@ -47,14 +47,10 @@ public final class NodePolling {
   private let log: Log
   private var settings: Settings
   public private(set) var reports: [Report] = []
-  /// A task for each poll and each room, while the link is up.
+  private let rooms: RoomKeeping
+  /// A task for each poll, while the link is up.
   private var tasks: [LoopTask] = []
   private var isUp = false
-  /// When a room last heard from us: a new link alone needs no new login.
-  private var keptAt: [PublicKey: MonotonicTime] = [:]
-
-  /// Logins to rooms are spread over this time after the sync.
-  private static let roomSpread: Duration = .seconds(20)
 
   public init(_ messenger: Messenger, _ service: NodeService, _ settings: Settings) {
     self.messenger = messenger
@@ -63,6 +59,7 @@ public final class NodePolling {
     log = messenger.log
     reports = settings.polls.map { Report(poll: $0) }
     advert = SelfAdvert(messenger, settings.advert)
+    rooms = RoomKeeping(messenger, service, interval: settings.roomInterval)
   }
 
   public func change(_ settings: Settings) {
@@ -72,15 +69,17 @@ public final class NodePolling {
     reports = settings.polls.map { Report(poll: $0) }
     let wasUp = isUp
     linkDown()
+    rooms.interval = settings.roomInterval
     if wasUp { linkUp() }
   }
 
   public func linkUp() {
+    // The sync may have brought rooms.
+    rooms.linkUp()
     guard !isUp else { return }
     isUp = true
     advert.linkUp()
     for place in reports.indices { begin { () throws(CancellationError) in try await self.poll(place) } }
-    for room in rooms() { begin { () throws(CancellationError) in try await self.keep(room) } }
   }
 
   /// Begins work that ends when the link is down.
@@ -92,12 +91,18 @@ public final class NodePolling {
   /// Another radio is attached: it has to log in to its rooms itself.
   public func radioReplaced() {
     linkDown()
-    keptAt = [:]
+    rooms.radioReplaced()
+  }
+
+  /// A contact's record has come from the radio.
+  public func contactCame(_ contact: Contact) {
+    if contact.type == .room { rooms.lookSoon() }
   }
 
   public func linkDown() {
     isUp = false
     advert.linkDown()
+    rooms.linkDown()
     for task in tasks { task.cancel() }
     tasks = []
   }
@@ -178,64 +183,5 @@ public final class NodePolling {
       }
     }
     return kinds
-  }
-
-  // MARK: Rooms
-
-  /// Contacts of the radio that are rooms and whose password is stored.
-  private func rooms() -> [StoredContact] {
-    do {
-      var rooms: [StoredContact] = []
-      for key in try service.credentials.read().keys {
-        guard let stored = try messenger.store.contact(key), stored.onRadio, stored.contact.type == .room else {
-          continue
-        }
-        rooms.append(stored)
-      }
-      return rooms
-    } catch {
-      log.error("\(error)")
-      return []
-    }
-  }
-
-  /// How long a login waits for a post that may have arrived: ten minutes. A room that has forgotten its clients ignores the post until then.
-  private static let whilePosting: Duration = .seconds(60)
-  private static let mostWaits = 10
-
-  /// Logs in, so that the room sends its posts; signs of life then keep it sending.
-  private func keep(_ room: StoredContact) async throws(CancellationError) {
-    let key = room.contact.key
-    var wait = part(of: Self.roomSpread, 0.1...1)
-    var isLoggedIn = false
-    if let last = keptAt[key] {
-      guard settings.roomInterval > .zero else { return }
-      isLoggedIn = true
-      wait = max(wait, settings.roomInterval - (messenger.loop.now - last))
-    }
-    while true {
-      try await sleep(for: wait)
-      // The room ignores a post that is older than a login or a sign of life.
-      var waited = 0
-      while messenger.session.hasTransmitted(to: key), waited < Self.mostWaits {
-        try await sleep(for: Self.whilePosting)
-        waited += 1
-      }
-      // People wait for a room's posts.
-      if !isLoggedIn { try await messenger.untilCalm(.relayed, since: messenger.loop.now) }
-      let refusal = await refusal { [isLoggedIn] () async throws(Refusal) in
-        _ = try await isLoggedIn ? service.ask(.keepAlive, of: room, .bulk) : service.logIn(room, password: nil)
-      }
-      guard !Task.isCancelled else { throw CancellationError() }
-      if let refusal {
-        log.info("room \(room.contact.name.string): \(refusal)")
-      } else {
-        keptAt[key] = messenger.loop.now
-      }
-      isLoggedIn = refusal == nil
-      // After a failed login there is another, even without signs of life.
-      guard !isLoggedIn || settings.roomInterval > .zero else { return }
-      wait = part(of: settings.roomInterval > .zero ? settings.roomInterval : .seconds(3600), 0.9...1.1)
-    }
   }
 }

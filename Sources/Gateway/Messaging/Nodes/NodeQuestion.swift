@@ -29,6 +29,8 @@ public enum NodeQuestion: Equatable, Sendable {
   case setClock
   /// A sign of life to a room. A client does not see its answer.
   case keepAlive
+  /// A login without a password, which a server answers to those whom it knows. It changes nothing there, not even the time of their last packet.
+  case whetherKnown
   /// The regions that a repeater carries, without a login. `replyPath`: from the repeater to this radio.
   case regions(replyPath: Path)
 
@@ -36,7 +38,7 @@ public enum NodeQuestion: Equatable, Sendable {
   public var needsLogin: Bool {
     switch self {
     case .status, .telemetry, .neighbours, .access, .cli, .setClock, .keepAlive: true
-    case .login, .path, .trace, .regions, .clock, .owner: false
+    case .login, .path, .trace, .regions, .clock, .owner, .whetherKnown: false
     }
   }
 
@@ -55,7 +57,8 @@ public enum NodeQuestion: Equatable, Sendable {
   var isCommandLine: Bool {
     switch self {
     case .cli, .setClock: true
-    case .login, .status, .telemetry, .neighbours, .path, .trace, .access, .regions, .clock, .owner, .keepAlive:
+    case .login, .status, .telemetry, .neighbours, .path, .trace, .access, .regions, .clock, .owner, .keepAlive,
+      .whetherKnown:
       false
     }
   }
@@ -76,6 +79,7 @@ public enum NodeQuestion: Equatable, Sendable {
     let salt = UInt32.random(in: .min ... .max)
     switch self {
     case .login(let password): return .sendLogin(key, password: password)
+    case .whetherKnown: return .sendLogin(key, password: "")
     case .status: return .sendStatusRequest(key)
     case .telemetry: return .sendTelemetryRequest(key)
     case .neighbours(let first):
@@ -102,7 +106,7 @@ public enum NodeQuestion: Equatable, Sendable {
   /// What its air time is used for.
   func purpose(_ priority: DeliveryPriority) -> AirtimePurpose {
     switch self {
-    case .login, .keepAlive: .login
+    case .login, .keepAlive, .whetherKnown: .login
     default: priority == .interactive ? .request : .poll
     }
   }
@@ -122,6 +126,7 @@ public enum NodeQuestion: Equatable, Sendable {
   func length(path: Int) -> Int {
     switch self {
     case .login(let password): PacketLength.request(password.bytes.count, path: path, isLogin: true)
+    case .whetherKnown: PacketLength.request(0, path: path, isLogin: true)
     case .cli(let text): PacketLength.text(CommandMark.length + text.bytes.count, path: path)
     case .trace(let hops, _): 2 + 9 + hops.count
     case .setClock: PacketLength.text(CommandMark.length + 15, path: path)
@@ -151,6 +156,14 @@ public enum NodeAnswer: Equatable, Sendable {
   case owner(name: Text, text: Text)
   /// The radio sent the question, which has no visible answer.
   case sent
+
+  /// Whether a server answers this only to nodes that it knows.
+  var isForKnown: Bool {
+    switch self {
+    case .login, .status, .telemetry, .access, .cli: true
+    case .neighbours, .path, .trace, .regions, .clock, .owner, .sent: false
+    }
+  }
 }
 
 extension NodeQuestion {
@@ -158,7 +171,8 @@ extension NodeQuestion {
   func answer(in push: Push, from contact: Contact, tag: AckCode) -> NodeAnswer? {
     let prefix = contact.key.prefix
     switch (self, push) {
-    case (.login, .loginSuccess(var login)) where login.prefix == prefix:
+    case (.login, .loginSuccess(var login)) where login.prefix == prefix,
+      (.whetherKnown, .loginSuccess(var login)) where login.prefix == prefix:
       // A room ignores what guests post, whatever else their permissions say.
       if contact.type == .room, login.permissions == 0, let acl = login.acl, acl & 3 == 0 { login.permissions = 2 }
       return .login(login)

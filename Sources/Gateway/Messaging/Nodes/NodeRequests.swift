@@ -4,6 +4,7 @@ import Companion
 import Delivery
 import EventLoop
 import Glibc
+import MeshCrypto
 import RadioSession
 import Store
 import Sync
@@ -77,6 +78,8 @@ public final class NodeRequests {
   /// For so long after the start, replies to commands of the run before may come.
   private static let earlierRun: Duration = .seconds(600)
   private weak var shared: SharedTurn?
+  /// The acknowledgement of the last sign of life to a room. The radio does not report it, but hears it.
+  private var sign: (room: PublicKey, code: AckCode)?
   /// Nodes that are asked, or will be: the radio must have them.
   private var asking: [PublicKey] = []
   var questioned: Set<PublicKey> { Set(asking) }
@@ -155,15 +158,30 @@ public final class NodeRequests {
   }
 
   public func received(_ push: Push) {
+    if let sign, case .logRxData(_, _, let packet) = push { note(packet, sign.room, sign.code) }
     guard let asked, let tag = asked.tag, !asked.answer.isKept else { return unasked(push) }
     let contact = asked.contact
     if case .loginFail(contact.key.prefix) = push, case .login = asked.question {
       return asked.answer.keep(.failure(.radio("\(contact.name.string) refuses the password")))
     }
     guard let answer = asked.question.answer(in: push, from: contact, tag: tag) else { return unasked(push) }
-    // Here, and not in `ask`, whose caller may have gone.
-    messenger.nodes?.took(answer, contact)
+    // Here, and not in `ask`, whose caller may have gone. What is granted without a password says nothing about ours.
+    if asked.question != .whetherKnown { messenger.nodes?.took(answer, contact) }
     asked.answer.keep(.success(answer))
+  }
+
+  /// A packet that was heard while the acknowledgement of a sign of life may come.
+  private func note(_ packet: [UInt8], _ room: PublicKey, _ expected: AckCode) {
+    // `try?`: bytes that are no packet acknowledge nothing.
+    guard let content = try? Packet(decoding: packet).content(), case .ack(let code, _) = content, code == expected
+    else { return }
+    sign = nil
+    messenger.nodes?.roomKnowsUs(room)
+  }
+
+  /// The first 4 bytes of SHA-256(tag ‖ type 2 ‖ 4 zeros ‖ our key), as a text with these bytes has. Source: `simple_room_server/MyMesh.cpp`.
+  static func acknowledgement(ofSign tag: AckCode, by own: PublicKey) -> AckCode {
+    .expected(time: tag.value.byteSwapped, attempt: 2, text: Text(bytes: [0, 0, 0, 0]), sender: own)
   }
 
   /// Telemetry that another program has asked for, or that came too late, is a reading, too: this push names its node. A binary response names none.
@@ -244,11 +262,16 @@ public final class NodeRequests {
     }
     // Not before: a command that was not sent starts nothing anew.
     if asked.question.restarts { messenger.nodes?.does(.restarts, asked.contact.key) }
-    guard asked.question != .keepAlive else { return .success(.sent) }
+    guard asked.question != .keepAlive else {
+      sign = connection.identity.map {
+        (room: asked.contact.key, code: Self.acknowledgement(ofSign: sent.ackOrTag, by: $0.info.key))
+      }
+      return .success(.sent)
+    }
     var limit = Self.patience(sent, atMost: longestWait)
     if asked.question.isCommandLine { limit += Self.cliExtra }
     let answer = try await asked.answer.value(within: limit, on: messenger.loop)
-    if asked.contact.type == .room, case .success? = answer {
+    if asked.contact.type == .room, asked.question != .whetherKnown, case .success? = answer {
       messenger.roomWasAsked(asked.contact.key, at: lastTime)
     }
     return answer ?? .failure(.silence(silence(asked.question, asked.contact)))

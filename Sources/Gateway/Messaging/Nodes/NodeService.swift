@@ -31,6 +31,8 @@ public final class NodeService {
   public var does: (Doing, PublicKey) -> Void = { _, _ in }
   /// Called with each node's answer.
   public var answered: (NodeAnswer, PublicKey) -> Void = { _, _ in }
+  /// Called when a room has answered what it answers only to those whom it knows.
+  var roomKnowsUs: (PublicKey) -> Void = { _ in }
   /// Rooms that let us in since this program started, but ignore our posts.
   private var readOnly: Set<PublicKey> = []
 
@@ -158,6 +160,7 @@ public final class NodeService {
   /// Stores a node's answer, even if no caller waits for it.
   func took(_ answer: NodeAnswer, _ contact: Contact) {
     answered(answer, contact.key)
+    if contact.type == .room, answer.isForKnown { roomKnowsUs(contact.key) }
     switch answer {
     case .login(let login):
       loggedIn.insert(contact.key)

@@ -66,6 +66,12 @@ public final class Messenger {
   var isReady = false
   /// The time of the last login or request to each room.
   var roomTimes: [PublicKey: UInt32] = [:]
+  /// Called when a round of a post to the room was not acknowledged.
+  var postWasUnanswered: (PublicKey) -> Void = { _ in }
+  /// Rooms that are asked whether they were started anew: their posts wait for the answer.
+  var doubted: Set<PublicKey> = []
+  /// The last start of each room that had forgotten us by it.
+  var forgettings: [PublicKey: Forgetting] = [:]
   /// When the first message for another radio expires.
   var nextHeldEnd: MonotonicTime?
   private var budgetToldAt: MonotonicTime?

@@ -21,7 +21,7 @@ extension Messenger {
     while let attempt = try await attempts.next() {
       do throws(NotHandedOver) {
         try await checkThatItIsNews(id)
-        guard await hasPlace(id) else { throw NotHandedOver(answer: .notTried) }
+        guard await hasPlace(id), await isRoomSure(id) else { throw NotHandedOver(answer: .notTried) }
         let (message, number) = try await keep(attempt, of: id)
         try await hand(message, number, attempt.route)
       } catch {
@@ -109,8 +109,9 @@ extension Messenger {
       }
       endIfOver(id)
     case .held(let id, let isFirst):
-      if let row = row(id), row.kind == .room, let room = row.recipient, isReadOnly(room) {
-        return decide { $0.giveUp(id, now: $1) }
+      if let row = row(id), row.kind == .room, let room = row.recipient {
+        if isReadOnly(room) { return decide { $0.giveUp(id, now: $1) } }
+        postWasUnanswered(room)
       }
       change(id, isWhole: isFirst) { $0.state = .heldForRecipient }
       endIfOver(id)
@@ -162,9 +163,9 @@ extension Messenger {
     guard session.isLive(id), var message = row(id), isOfThisRadio(message), !waitsForChannel(message),
       let own = synchronizer.connection.identity?.info
     else { throw NotHandedOver(answer: .notTried) }
-    if isTooOld(message) {
+    if isTooOld(message.senderTime, message) {
       // With a new time, everybody in the room would read it twice if it has arrived.
-      guard message.attempts.accepted == 0 else { throw NotHandedOver(answer: .tooOld) }
+      guard message.attempts.accepted == 0 || wasIgnored(message) else { throw NotHandedOver(answer: .tooOld) }
       message.senderTime = nil
     }
     // If it goes out again, then as the same packet, whatever the channel's region is by then.
@@ -196,27 +197,13 @@ extension Messenger {
     return form.number
   }
 
-  /// Whether the room ignores the post, because it has had something newer from us since.
-  private func isTooOld(_ message: OutgoingMessage) -> Bool {
-    guard message.kind == .room, let time = message.senderTime, let room = message.recipient else { return false }
-    return roomTimes[room].map { time <= $0 } ?? false
-  }
-
-  /// A room has answered a login or a request with this time of the radio's clock.
-  func roomWasAsked(_ room: PublicKey, at time: UInt32) {
-    if roomTimes.count >= Self.mostRooms { roomTimes.removeAll() }
-    roomTimes[room] = time
-  }
-
-  private static let mostRooms = 64
-
   /// A time that gives no attempt the acknowledgement code of another message. Posts have a clock of their own, and the code does not name the recipient:
   /// the same text to a room and to a node could have the same one.
   private func newTime(for message: OutgoingMessage, _ own: PublicKey) -> UInt32 {
     var time = newTime(inRoom: message.kind == .room)
     guard message.kind != .channel else { return time }
     var times = 1
-    while times < Self.mostTimes, isOfAnother(time, message, own) {
+    while times < Self.mostTimes, isOfAnother(time, message, own) || isTooOld(time, message) {
       time = newTime(inRoom: message.kind == .room)
       times += 1
     }

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Store
+import Timing
+
+/// Stays logged in to the rooms of the radio's table whose password is stored, at each moment: a room sends its posts only to those whom it knows, and
+/// forgets its guests when it is started anew.
+public final class RoomKeeping {
+  private final class Room {
+    /// When something is to be done next.
+    let alarm = Alarm()
+    var task: LoopTask?
+    /// It does not know us, as far as is known.
+    var needsLogin = true
+    /// A round of a post was not acknowledged.
+    var isPostUnanswered = false
+    /// When the next sign of life is due; `nil`: none.
+    var nextSign: MonotonicTime?
+    /// The last login that failed, or that was made because the room did not answer.
+    var tried: MonotonicTime?
+    /// Logins in a row that failed.
+    var failures = 0
+    /// How often a login or a sign of life has waited for a post.
+    var waits = 0
+  }
+
+  private let messenger: Messenger
+  private let service: NodeService
+  private let log: Log
+  /// The interval of signs of life; zero: none.
+  var interval: Duration
+  private var rooms: [PublicKey: Room] = [:]
+  private var isUp = false
+  /// When a room last showed that it knows us: a new link alone needs no new login.
+  private var keptAt: [PublicKey: MonotonicTime] = [:]
+  /// When the store is read again for rooms that have come or gone.
+  private let looking = Alarm()
+  private var watching: LoopTask?
+
+  /// Logins to rooms are spread over this time after the sync.
+  private static let spread: Duration = .seconds(20)
+  /// A contact's record is written shortly after it has come.
+  private static let soon: Duration = .seconds(2)
+  /// No event tells that a contact has left the radio's table.
+  private static let lookPause: Duration = .seconds(600)
+  /// A login or a sign of life waits so long, and so often, for a round of a post that may have arrived.
+  private static let whilePosting: Duration = .seconds(15)
+  private static let mostWaits = 40
+  /// How long the answer to a sign of life may take.
+  static let patience: Duration = .seconds(30)
+  /// The shortest pause between two logins to a room that does not answer. It doubles with each failed one.
+  static let loginPause: Duration = .seconds(600)
+
+  init(_ messenger: Messenger, _ service: NodeService, interval: Duration) {
+    (self.messenger, self.service, self.interval) = (messenger, service, interval)
+    log = messenger.log
+    messenger.postWasUnanswered = { [weak self] in self?.postWasUnanswered($0) }
+    service.roomKnowsUs = { [weak self] in self?.knowsUs($0) }
+    service.credentials.changed = { [weak self] in self?.lookSoon() }
+  }
+
+  private var loop: EventLoop { messenger.loop }
+
+  // MARK: Which rooms
+
+  func linkUp() {
+    guard !isUp else { return lookSoon() }
+    isUp = true
+    look()
+    looking.set(loop.now + Self.lookPause)
+    // `try?`: the link is down, or the settings have changed.
+    watching = loop.begin { try? await self.watch() }
+  }
+
+  func linkDown() {
+    isUp = false
+    watching?.cancel()
+    watching = nil
+    for room in rooms.values { room.task?.cancel() }
+    rooms = [:]
+  }
+
+  /// Another radio is attached: it has to log in to its rooms itself.
+  func radioReplaced() {
+    linkDown()
+    keptAt = [:]
+    messenger.forgettings = [:]
+  }
+
+  /// A room, or a password, has come or gone.
+  func lookSoon() {
+    let time = loop.now + Self.soon
+    guard isUp, looking.time.map({ $0 > time }) ?? true else { return }
+    looking.set(time)
+  }
+
+  private func watch() async throws(CancellationError) {
+    while true {
+      try await looking.wait(on: loop)
+      guard let time = looking.time, time <= loop.now else { continue }
+      looking.set(loop.now + Self.lookPause)
+      look()
+    }
+  }
+
+  private func look() {
+    guard let wanted else { return }
+    for (key, room) in rooms where !wanted.contains(key) {
+      room.task?.cancel()
+      rooms[key] = nil
+    }
+    for key in wanted where rooms[key] == nil { begin(key) }
+  }
+
+  /// Contacts of the radio that are rooms and whose password is stored; `nil`: they cannot be read.
+  private var wanted: Set<PublicKey>? {
+    do {
+      var wanted: Set<PublicKey> = []
+      for key in try service.credentials.read().keys {
+        guard let stored = try messenger.store.contact(key), stored.onRadio, stored.contact.type == .room else {
+          continue
+        }
+        wanted.insert(key)
+      }
+      return wanted
+    } catch {
+      log.error("\(error)")
+      return nil
+    }
+  }
+
+  private func begin(_ key: PublicKey) {
+    let room = Room()
+    let soon = loop.now + part(of: Self.spread, 0.1...1)
+    if let last = keptAt[key] {
+      room.needsLogin = false
+      room.nextSign = interval > .zero ? max(soon, last + interval) : nil
+    }
+    room.alarm.set(room.needsLogin ? soon : room.nextSign)
+    rooms[key] = room
+    // `try?`: the link is down, or the room has left the table.
+    room.task = loop.begin { try? await self.keep(key, room) }
+  }
+
+  private func part(of duration: Duration, _ range: ClosedRange<Double>) -> Duration {
+    .milliseconds(Int64(duration.inSeconds * 1000 * Double.random(in: range)))
+  }
+
+  // MARK: What is heard of them
+
+  /// The room has answered something that it answers only to those whom it knows.
+  private func knowsUs(_ key: PublicKey) {
+    keptAt[key] = loop.now
+    guard let room = rooms[key] else { return }
+    (room.needsLogin, room.failures) = (false, 0)
+    room.nextSign = interval > .zero ? loop.now + part(of: interval, 0.9...1.1) : nil
+    guard !room.isPostUnanswered else { return }
+    room.alarm.set(room.nextSign)
+  }
+
+  /// A room that does not know us ignores a post.
+  private func postWasUnanswered(_ key: PublicKey) {
+    guard let room = rooms[key], !room.isPostUnanswered else { return }
+    room.isPostUnanswered = true
+    room.alarm.set(loop.now)
+  }
+
+  // MARK: One room
+
+  private func keep(_ key: PublicKey, _ room: Room) async throws(CancellationError) {
+    while true {
+      try await room.alarm.wait(on: loop)
+      guard let time = room.alarm.time, time <= loop.now else { continue }
+      guard let stored = messenger.store.ifReadable({ try messenger.store.contact(key) }), stored.onRadio else {
+        // It begins anew when it comes back.
+        if rooms[key] === room { rooms[key] = nil }
+        return
+      }
+      room.alarm.set(try await visit(stored, room))
+    }
+  }
+
+  /// Does what is due. Returns when something is due next; `nil`: not before the room is woken.
+  private func visit(_ stored: StoredContact, _ room: Room) async throws(CancellationError) -> MonotonicTime? {
+    let hasPost = messenger.session.hasTransmitted(to: stored.contact.key)
+    if !hasPost { room.isPostUnanswered = false }
+    // The room ignores a post that is older than a login or a sign of life: its round may end.
+    if hasPost, !room.isPostUnanswered, room.waits < Self.mostWaits {
+      room.waits += 1
+      return loop.now + Self.whilePosting
+    }
+    room.waits = 0
+    if !room.needsLogin, !room.isPostUnanswered {
+      guard let due = room.nextSign, due <= loop.now else { return room.nextSign }
+      try await giveSign(to: stored, room)
+      // A post may have come meanwhile.
+      return room.needsLogin ? loop.now : room.nextSign
+    }
+    if let next = nextLogin(room), next > loop.now { return next }
+    try await logIn(to: stored, room)
+    return room.needsLogin || room.isPostUnanswered ? nextLogin(room) ?? loop.now + Self.loginPause : room.nextSign
+  }
+
+  /// `nil`: there may be a login now.
+  private func nextLogin(_ room: Room) -> MonotonicTime? {
+    let longest = max(interval > .zero ? interval : .seconds(3600), Self.loginPause)
+    return room.tried.map { $0 + min(Self.loginPause * (1 << min(max(0, room.failures - 1), 10)), longest) }
+  }
+
+  private func result(
+    _ ask: () async throws(Refusal) -> NodeAnswer
+  ) async throws(CancellationError) -> Result<NodeAnswer, Refusal> {
+    let result: Result<NodeAnswer, Refusal>
+    do throws(Refusal) { result = .success(try await ask()) } catch { result = .failure(error) }
+    guard !Task.isCancelled else { throw CancellationError() }
+    return result
+  }
+
+  /// Its acknowledgement is heard on the air. If it is not, a login shows whether the room still knows us.
+  private func giveSign(to stored: StoredContact, _ room: Room) async throws(CancellationError) {
+    let (key, asked) = (stored.contact.key, loop.now)
+    // A room acknowledges none that is flooded.
+    if stored.contact.outPath != nil {
+      let answer = try await result { () async throws(Refusal) in
+        try await service.ask(.keepAlive, of: stored, .bulk)
+      }
+      if case .failure(let refusal) = answer {
+        log.info("room \(stored.contact.name.string): \(refusal)")
+      } else if !hasKnownUs(key, since: asked) {
+        try await loop.sleep(for: Self.patience)
+      }
+    }
+    if !hasKnownUs(key, since: asked) { room.needsLogin = true }
+  }
+
+  private func hasKnownUs(_ key: PublicKey, since time: MonotonicTime) -> Bool {
+    keptAt[key].map { $0 >= time } ?? false
+  }
+
+  private func logIn(to stored: StoredContact, _ room: Room) async throws(CancellationError) {
+    let key = stored.contact.key
+    // People wait for a room's posts.
+    try await messenger.untilCalm(.relayed, since: loop.now)
+    guard room.needsLogin || room.isPostUnanswered else { return }
+    let before = keptAt[key]
+    // A room that knows us would ignore the post after a login. This question changes nothing there.
+    if room.isPostUnanswered, service.password(key)?.bytes.isEmpty == false {
+      let answer = try await result { () async throws(Refusal) in
+        try await service.askOnce(.whetherKnown, stored.contact, .relayed)
+      }
+      if case .success(.login(let login)) = answer, !login.isReadOnly {
+        (room.tried, room.failures, room.isPostUnanswered) = (loop.now, 0, false)
+        return
+      }
+    }
+    let answer = try await result { () async throws(Refusal) in try await service.logIn(stored, password: nil) }
+    switch answer {
+    case .failure(let refusal):
+      log.info("room \(stored.contact.name.string): \(refusal)")
+      (room.tried, room.needsLogin, room.failures) = (loop.now, true, room.failures + 1)
+    case .success(let answer):
+      // The first login of all does not count.
+      room.tried = before == nil ? nil : loop.now
+      let hasPost = room.isPostUnanswered
+      (room.needsLogin, room.failures, room.isPostUnanswered) = (false, 0, false)
+      if hasPost, let before, case .login(let login) = answer, !login.isAdmin {
+        try await askWhetherStarted(stored, knownAt: before)
+      }
+    }
+  }
+
+  /// If the room was started anew after it knew us last, and before a post came, then it has ignored the post, which may go with a new time. Admins are
+  /// known after a start, too.
+  private func askWhetherStarted(
+    _ stored: StoredContact, knownAt before: MonotonicTime
+  ) async throws(CancellationError) {
+    let key = stored.contact.key
+    guard let login = messenger.roomTimes[key] else { return }
+    messenger.doubted.insert(key)
+    defer { messenger.doubted.remove(key) }
+    let (asked, now) = (loop.now, messenger.synchronizer.now.milliseconds)
+    let answer = try await result { () async throws(Refusal) in
+      try await service.askOnce(.status, stored.contact, .relayed)
+    }
+    guard case .success(.status(let status)) = answer, asked - before > .seconds(Int64(status.uptime)) else { return }
+    messenger.forgettings[key] = Messenger.Forgetting(startedAt: now - Int64(status.uptime) * 1000, login: login)
+    log.notice("room \(stored.contact.name.string) was restarted, and ignored posts until now: logged in again")
+  }
+}

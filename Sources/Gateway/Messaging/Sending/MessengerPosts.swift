@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import EventLoop
+import Store
+
+/// A room ignores a post whose time is older than that of anything that it has had from us since.
+extension Messenger {
+  /// A room that was started anew, and did not know us until we logged in: it has ignored each post in between.
+  struct Forgetting {
+    /// By this machine's clock, in milliseconds since 1970.
+    var startedAt: Int64
+    /// The time of the login, by the radio's clock.
+    var login: UInt32
+  }
+
+  /// Whether the room ignores the post with this time, because it has had something newer from us since.
+  func isTooOld(_ time: UInt32?, _ message: OutgoingMessage) -> Bool {
+    guard message.kind == .room, let time, let room = message.recipient else { return false }
+    return roomTimes[room].map { time <= $0 } ?? false
+  }
+
+  /// Whether the room certainly has not taken the post: it did not know us during all attempts with its present time.
+  func wasIgnored(_ message: OutgoingMessage) -> Bool {
+    guard let room = message.recipient, let time = message.senderTime, let forgetting = forgettings[room] else {
+      return false
+    }
+    return message.created.milliseconds >= forgetting.startedAt && time <= forgetting.login
+  }
+
+  /// A room has answered a login or a request with this time of the radio's clock.
+  func roomWasAsked(_ room: PublicKey, at time: UInt32) {
+    if roomTimes.count >= Self.mostRooms { roomTimes.removeAll() }
+    roomTimes[room] = time
+  }
+
+  private static let mostRooms = 64
+
+  /// Waits while the room of a post is asked whether it was started anew. False: the task is cancelled.
+  func isRoomSure(_ id: Int64) async -> Bool {
+    while !doubted.isEmpty, let room = row(id)?.recipient, doubted.contains(room) {
+      do { try await loop.sleep(for: .milliseconds(200)) } catch { return false }
+    }
+    return true
+  }
+}

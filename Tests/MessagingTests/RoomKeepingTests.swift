@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+
+import Companion
+import Delivery
+import EventLoop
+import MeshCrypto
+import MeshIdentity
+import Store
+import TestSupport
+import Testing
+import Timing
+
+@testable import Messaging
+@testable import VirtualRadio
+
+/// A room sends its posts only to those whom it knows, and forgets its guests when it is started anew.
+@Suite struct RoomKeepingTests {
+  private final class Fixture {
+    let bench: Bench
+    let service: NodeService
+    let polling: NodePolling
+    let room: Contact
+    /// What the radio was told to send to the room.
+    var logins: [Text] = []
+    var signs: [MonotonicTime] = []
+    var times: [UInt32] = []
+    /// Whether the room answers a login with this password, a sign of life, and for how long it has run when it is asked for its status.
+    var answersLogin: (Text) -> Bool = { $0 == "hello" }
+    var acknowledgesSigns = true
+    var uptime: UInt8?
+    private var isSign = false
+
+    init(interval: Duration = .zero) throws {
+      var settings = Messenger.Settings()
+      settings.delivery.maxAttempts = 2
+      let bench = try Bench(settings, on: InventedMachine())
+      let key = PrivateIdentity(seed: Array(repeating: 0x52, count: 32)).publicKey
+      let room = Contact(key: key, type: .room, outPath: .direct, name: "Lobby")
+      bench.own.received(Command.addUpdateContact(room).encode())
+      bench.synchronizer.refresh(key)
+      try bench.run("the room to be known") { try bench.store.contact(key) != nil }
+      var routine = NodePolling.Settings()
+      routine.roomInterval = interval
+      service = NodeService(bench.messenger, credentials: Credentials(location: bench.scratch.location("passwords")))
+      polling = NodePolling(bench.messenger, service, routine)
+      (self.bench, self.room) = (bench, room)
+      bench.requests = service.requests
+      bench.swallow { [weak self] command in
+        self?.heard(command)
+        return false
+      }
+      bench.lose { [weak self] frame in
+        self?.sent(frame)
+        return false
+      }
+    }
+
+    deinit { polling.linkDown() }
+
+    private func heard(_ command: Command) {
+      isSign = false
+      switch command {
+      case .sendLogin(room.key, let password):
+        logins.append(password)
+        guard answersLogin(password) else { return }
+        push(
+          .loginSuccess(
+            LoginSuccess(permissions: 0, prefix: room.key.prefix, serverTime: 1, acl: 2, firmwareLevel: 1)))
+      case .sendBinaryRequest(room.key, let request) where request.type == 2:
+        isSign = true
+        signs.append(bench.loop.now)
+      case .sendStatusRequest(room.key):
+        guard let uptime else { return }
+        var status = [UInt8](repeating: 0, count: 52)
+        status[20] = uptime
+        push(.statusResponse(room.key.prefix, data: status))
+      case .sendText(let text) where text.recipient == room.key.prefix: times.append(text.time)
+      default: break
+      }
+    }
+
+    /// The radio has sent something: the room acknowledges a sign of life.
+    private func sent(_ frame: [UInt8]) {
+      guard isSign, acknowledgesSigns, frame.first == 0x06, frame.count >= 6 else { return }
+      let hash = Digest.sha256(Array(frame[2..<6]) + [2, 0, 0, 0, 0] + bench.own.key.bytes)
+      let packet = Packet(route: .direct, type: .ack, payload: Array(hash.prefix(4)) + [0])
+      push(.logRxData(snr: SNR(quarters: 20), rssi: -80, packet: packet.encode()))
+    }
+
+    private func push(_ push: Push) { bench.loop.schedule(after: .seconds(2)) { [own = bench.own] in own.push(push) } }
+
+    func pass(_ time: Duration) throws {
+      let end = bench.loop.now + time
+      try bench.run("time") { bench.loop.now >= end }
+    }
+
+    func logInFirst() throws {
+      try service.credentials.set("hello", for: room.key)
+      polling.linkUp()
+      try bench.run("the first login") { !logins.isEmpty }
+      try pass(.seconds(5))
+    }
+
+    /// Posts, and returns when the first round is over.
+    func post() throws {
+      _ = try bench.send(SendRequest(to: "Lobby", text: "hello all", key: "p")).get()
+      try bench.run("the first round") { try bench.state("p").state == .heldForRecipient }
+    }
+  }
+
+  @Test func `a room that is logged in to while the link is up gets signs of life, until its password is forgotten`()
+    throws
+  {
+    let fixture = try Fixture(interval: .seconds(60))
+    fixture.polling.linkUp()
+    try fixture.service.credentials.set("hello", for: fixture.room.key)
+    try fixture.bench.run("the login") { !fixture.logins.isEmpty }
+    try fixture.bench.run("two signs of life") { fixture.signs.count == 2 }
+    #expect(fixture.logins == ["hello"], "the room acknowledges them")
+    try fixture.service.credentials.set(nil, for: fixture.room.key)
+    try fixture.pass(.seconds(180))
+    #expect(fixture.signs.count == 2)
+  }
+
+  @Test func `a sign of life that is not acknowledged is followed by a login`() throws {
+    let fixture = try Fixture(interval: .seconds(60))
+    fixture.acknowledgesSigns = false
+    try fixture.logInFirst()
+    try fixture.bench.run("another login") { fixture.logins.count == 2 }
+    let sign = try #require(fixture.signs.first)
+    #expect(fixture.bench.loop.now - sign < .seconds(60) && fixture.logins == ["hello", "hello"])
+  }
+
+  @Test func `a post that a restarted room has ignored goes on with a new time after a login`() throws {
+    let fixture = try Fixture()
+    try fixture.logInFirst()
+    // It is started anew, and does not know us.
+    try fixture.pass(.seconds(240))
+    fixture.uptime = 200
+    try fixture.post()
+    let first = try #require(fixture.times.first)
+    let attempts = fixture.times.count
+    try fixture.bench.run("another attempt") { fixture.times.count > attempts }
+    #expect(fixture.logins == ["hello", "", "hello"])
+    #expect(try #require(fixture.times.last) > first && Set(fixture.times).count == 2, "\(fixture.times)")
+    #expect(try !fixture.bench.state("p").hasEnded)
+  }
+
+  @Test func `a room that still knows us gets no login after an unanswered post, which keeps its time`() throws {
+    let fixture = try Fixture()
+    try fixture.logInFirst()
+    fixture.answersLogin = { _ in true }
+    try fixture.post()
+    let attempts = fixture.times.count
+    try fixture.bench.run("further attempts") { fixture.times.count >= attempts + 2 }
+    #expect(fixture.logins == ["hello", ""] && Set(fixture.times).count == 1, "\(fixture.logins) \(fixture.times)")
+  }
+
+  @Test func `a room that does not answer is not asked again and again`() throws {
+    let fixture = try Fixture()
+    try fixture.logInFirst()
+    fixture.answersLogin = { _ in false }
+    try fixture.post()
+    try fixture.bench.run("a login in vain") { fixture.logins.count == 3 }
+    try fixture.pass(.seconds(300))
+    #expect(fixture.logins == ["hello", "", "hello"])
+  }
+}
