@@ -252,3 +252,20 @@ extension WholeProgramTests {
     #expect(SSHAddress("ssh://hilltop/run/x.sock")?.plainCommand == "ssh hilltop true")
   }
 }
+
+@Suite struct HintWordsTests {
+  @Test(arguments: ["held_for_recipient", "failed"]) func `the remedy for a post is a login to its room`(
+    _ state: String
+  ) throws {
+    func hint(_ kind: String) throws -> String {
+      let message = JSONValue.object([
+        ("kind", .string(kind)), ("recipient_name", .string("Lobby")), ("state", .string(state)),
+        ("reason", .string("no_acknowledgement")),
+      ])
+      return try #require(Show.hint(of: message))
+    }
+    #expect(try hint("room").contains("`meshpost room login Lobby`"))
+    #expect(try !hint("room").contains("advert"))
+    #expect(try hint("direct").contains("meshpost radio advert --flood"))
+  }
+}

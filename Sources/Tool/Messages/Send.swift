@@ -101,21 +101,20 @@ struct SentCommand: ParsableCommand {
 
     func run() throws {
       var held = 0
-      var reasons: [String] = []
+      var hints: [String] = []
       let target = radio.target("/v1/outgoing?limit=\(limit)&upstreams=1").with(["ways": heard ? "1" : nil])
       try ControlClient(connection).lines(target, details: Show.ways) { message in
         let row = Shape.Outgoing()
         if message[row.heldFor] != nil { held += 1 }
-        if message[row.state] == "held_for_recipient", !reasons.contains("held_for_recipient") {
-          reasons.append("held_for_recipient")
-        }
-        if message[row.state] == "failed", let reason = message[row.reason], !reasons.contains(reason) {
-          reasons.append(reason)
+        if message[row.state] == "held_for_recipient" || message[row.state] == "failed",
+          let hint = Show.hint(of: message), !hints.contains(hint)
+        {
+          hints.append(hint)
         }
         return Show.outgoing(message)
       }
       guard !connection.json else { return }
-      for hint in reasons.compactMap({ Show.hint($0) }) { print(lines: ["", Styled(hint)]) }
+      for hint in hints { print(lines: ["", Styled(hint)]) }
       guard held > 0 else { return }
       OtherRadios.note(
         "\(held) held for another radio: meshpost sent adopt ID (or --all) sends them with this radio, meshpost sent cancel ID "
@@ -280,10 +279,7 @@ enum Sending {
   /// Exits with the worst exit code of all messages.
   private static func leave(_ ended: [JSONValue], _ connection: Connection) throws {
     if !connection.json {
-      let reasons = ended.filter { code($0) != 0 }.compactMap {
-        isHeld($0) ? "held_for_recipient" : $0[Shape.Outgoing().reason]
-      }
-      for hint in Set(reasons.compactMap(Show.hint)) { print(hint) }
+      for hint in Set(ended.filter { code($0) != 0 }.compactMap { Show.hint(of: $0) }) { print(hint) }
     }
     let worst = ended.map(code).max() ?? 0
     if worst != 0 { throw ExitCode(worst) }

@@ -3,6 +3,7 @@
 import Console
 import ControlShapes
 import JSON
+import UntrustedText
 
 extension Show {
   // MARK: Sent messages
@@ -100,10 +101,27 @@ extension Show {
     return words.isEmpty ? "" : "  [\(words.joined(separator: "; "))]"
   }
 
-  /// The meaning of a reason, and the remedy.
-  static func hint(_ reason: String?) -> String? {
-    switch reason {
+  /// The meaning of the state of a message that was not delivered, and the remedy.
+  static func hint(of message: JSONValue) -> String? {
+    let row = Shape.Outgoing()
+    let isHeld = message[row.state] == "held_for_recipient"
+    let isPost = message[row.kind] == "room"
+    let room = isPost ? shownName(message[row.recipientName], key: message[row.recipient]) : nil
+    return hint(isHeld ? "held_for_recipient" : message[row.reason], room: room)
+  }
+
+  /// `room`: of a post.
+  private static func hint(_ reason: String?, room: String?) -> String? {
+    let login = "`meshpost room login \(clean(Escaping.argument(room ?? "ROOM")))`"
+    return switch reason {
     case nil: nil
+    // A room ignores whom it does not know, and needs no advert for it.
+    case "held_for_recipient" where room != nil:
+      "held_for_recipient: not acknowledged yet. The gateway logs in to the room with the stored password, and sends the post again from time "
+        + "to time, until it expires. The room may be out of range, or the password may have changed: \(login)"
+    case "no_acknowledgement" where room != nil:
+      "no_acknowledgement: it was sent, and not acknowledged within its lifetime; whether it has arrived is not known. The "
+        + "room is out of range, or does not know this radio: \(login), then `meshpost retry ID`"
     case "held_for_recipient":
       "held_for_recipient: not acknowledged yet. The gateway sends it again at a sign of life of the recipient, and from time to time, "
         + "until it expires. The recipient may not know this radio: run `meshpost radio advert --flood`"
@@ -111,7 +129,7 @@ extension Show {
       "no_acknowledgement: it was sent, and not acknowledged within its lifetime; whether it has arrived is not known. The node is out of "
         + "range, or does not know this radio: run `meshpost radio advert --flood`, then `meshpost retry ID`"
     case "read_only":
-      "read_only: the room allows reading and ignores posts. Log in with a password that allows posting: `meshpost room login ROOM`"
+      "read_only: the room allows reading and ignores posts. Log in with a password that allows posting: \(login)"
     case "expired":
       "expired: not sent in time. Earlier messages for this recipient were not acknowledged (`meshpost sent`), or the radio "
         + "or the air time was missing (`meshpost status`). Allow more time with `meshpost send --expires`"

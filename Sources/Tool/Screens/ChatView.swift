@@ -149,8 +149,8 @@ final class ChatView {
   /// The remedy for a failed message, if it is selected or the last one.
   private var failure: String? {
     let shown = choice.flatMap { $0 < messages.count ? messages[messages.count - 1 - $0] : nil } ?? messages.last
-    guard let shown, Show.isOurs(shown) else { return nil }
-    return Show.hint(shown[Shape.Message().reason]).map { $0.replacing("`meshpost retry ID`", with: "/retry") }
+    guard let shown, Show.isOurs(shown), shown[Shape.Message().reason] != nil else { return nil }
+    return Show.hint(of: shown).map { $0.replacing("`meshpost retry ID`", with: "/retry") }
   }
 
   private func title(_ columns: Int) -> String {
