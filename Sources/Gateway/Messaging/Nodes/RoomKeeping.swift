@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import Delivery
 import EventLoop
 import Store
 import Timing
@@ -250,16 +251,20 @@ public final class RoomKeeping {
       let answer = try await result { () async throws(Refusal) in
         try await service.askOnce(.whetherKnown, stored.contact, .relayed)
       }
-      if case .success(.login(let login)) = answer, !login.isReadOnly {
+      switch answer {
+      case .success(.login(let login)) where !login.isReadOnly:
         (room.tried, room.failures, room.isPostUnanswered) = (loop.now, 0, false)
         return
+      // A stranger gets no answer, or that of somebody who may only read.
+      case .success, .failure(.silence): break
+      case .failure(let refusal): return failed(refusal, stored, room)
       }
     }
     let answer = try await result { () async throws(Refusal) in try await service.logIn(stored, password: nil) }
     switch answer {
     case .failure(let refusal):
-      log.info("room \(stored.contact.name.string): \(refusal)")
-      (room.tried, room.needsLogin, room.failures) = (loop.now, true, room.failures + 1)
+      room.needsLogin = true
+      failed(refusal, stored, room)
     case .success(let answer):
       // The first login of all does not count.
       room.tried = before == nil ? nil : loop.now
@@ -269,6 +274,11 @@ public final class RoomKeeping {
         try await askWhetherStarted(stored, knownAt: before)
       }
     }
+  }
+
+  private func failed(_ refusal: Refusal, _ stored: StoredContact, _ room: Room) {
+    log.info("room \(stored.contact.name.string): \(refusal)")
+    (room.tried, room.failures) = (loop.now, room.failures + 1)
   }
 
   /// If the room was started anew after it knew us last, and before a post came, then it has ignored the post, which may go with a new time. Admins are
