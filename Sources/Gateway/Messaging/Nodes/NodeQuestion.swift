@@ -46,7 +46,7 @@ public enum NodeQuestion: Equatable, Sendable {
   var hasTimeOfRadio: Bool {
     switch self {
     case .login, .status, .telemetry, .neighbours, .access: true
-    case .cli, .setClock, .keepAlive, .path, .trace, .regions, .clock, .owner: false
+    case .cli, .setClock, .keepAlive, .path, .trace, .regions, .clock, .owner, .whetherKnown: false
     }
   }
 
