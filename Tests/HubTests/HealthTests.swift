@@ -91,8 +91,10 @@ import Testing
     #expect(throws: HubDatabaseError.self) { try bad.outcome.get() }
 
     let configuration = try HubConfiguration(parsing: Array("port = 1".utf8), file: "hub.toml", for: .commands)
-    #expect(FullDiskStart(configuration, after: full) != nil)
-    #expect(FullDiskStart(configuration, after: HubDatabaseError(kind: .unavailable, message: "bad")) == nil)
+    #expect(WaitingStart(configuration, after: full) != nil)
+    let locked = HubDatabaseError(kind: .conflict, message: "database is locked", cause: .locked)
+    #expect(WaitingStart(configuration, after: locked) != nil && locked.reason.contains("locked"))
+    #expect(WaitingStart(configuration, after: HubDatabaseError(kind: .unavailable, message: "bad")) == nil)
   }
 
   @Test func `a link keeps states for which the disk has no room, and stores the newest later`() async throws {

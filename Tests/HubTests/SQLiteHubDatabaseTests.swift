@@ -59,6 +59,32 @@ import Testing
     #expect(found[0].message == "the disk is full: make room (SQLite 4874: disk I/O error)")
   }
 
+  @Test func `a file that another program has for a moment is opened after that`() async throws {
+    let location = scratch.location("held.db")
+    _ = try SQLiteHubDatabase(location: location)
+    var holder: Database? = try Database(location: location)
+    try holder?.execute("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; COMMIT")
+    let opening = Task.detached { () -> String? in
+      do {
+        _ = try SQLiteHubDatabase(location: location)
+        return nil
+      } catch {
+        return "\(error)"
+      }
+    }
+    try await Task.sleep(for: .milliseconds(200))
+    holder = nil
+    #expect(await opening.value == nil)
+  }
+
+  @Test func `a lock at the opening passes by itself, also one of a recovery, and a bad disk does not`() {
+    // SQLITE_BUSY, SQLITE_BUSY_RECOVERY, SQLITE_IOERR_READ
+    let found = ([5, 261, 266] as [Int32]).map { code in
+      HubDatabaseError(SQLiteError(code: code, message: "database is locked"))
+    }
+    #expect(found.map(\.passesByItself) == [true, true, false])
+  }
+
   @Test func `a file that stays locked is unavailable, and other conflicts stay conflicts`() throws {
     let database = try SQLiteHubDatabase(location: scratch.location("locked.db"))
     func outcome(of error: HubDatabaseError) -> (kind: HubDatabaseError.Kind?, attempts: Int) {

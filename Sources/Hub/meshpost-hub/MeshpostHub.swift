@@ -74,7 +74,7 @@ struct Serve: AsyncParsableCommand {
     }
   }
 
-  /// Makes the server; while the disk has no room for that, it waits. `nil`: the hub was stopped meanwhile.
+  /// Makes the server; while the disk has no room for that, or another program has locked the database, it waits. `nil`: the hub was stopped meanwhile.
   private func start(_ notifier: ServiceNotifier) async throws -> (HubServer, HubConfiguration)? {
     while !StartSignals.isStopped {
       // After a wait it is read again: a reload meanwhile counts.
@@ -85,24 +85,24 @@ struct Serve: AsyncParsableCommand {
         throw failure("\(error)", 78)  // EX_CONFIG
       }
       HubLog.level = configuration.logLevel
-      let wait: FullDiskStart
+      let wait: WaitingStart
       do {
         return (try HubServer(configuration), configuration)
       } catch let error as HubConfiguration.Failure {
         throw failure("\(config): \(error)", 78)  // EX_CONFIG
       } catch {
-        guard let fullDisk = FullDiskStart(configuration, after: error) else {
+        guard let waiting = WaitingStart(configuration, after: error) else {
           throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
         }
-        wait = fullDisk
+        wait = waiting
       }
       do {
-        let hasRoom = try await wait.run { reason in
+        let canStart = try await wait.run { reason in
           StartSignals.repeatStop()
           notifier.waits(reason)
         }
         StartSignals.nobodyReceives()
-        guard hasRoom else { return nil }
+        guard canStart else { return nil }
       } catch let error as HubDatabaseError {
         throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
       } catch let error where StartSignals.isStopped {

@@ -34,7 +34,13 @@ extension Database {
     let current = try knownVersion(migrations)
     for migration in migrations where migration.number > current {
       do {
-        try execute("BEGIN IMMEDIATE; \(migration.sql); PRAGMA user_version = \(migration.number); COMMIT")
+        try execute("BEGIN IMMEDIATE")
+        // Another program may have run it meanwhile.
+        guard try schemaVersion() < migration.number else {
+          try execute("ROLLBACK")
+          continue
+        }
+        try execute("\(migration.sql); PRAGMA user_version = \(migration.number); COMMIT")
       } catch {
         if isInTransaction { try execute("ROLLBACK") }
         throw error

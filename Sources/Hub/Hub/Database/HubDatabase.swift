@@ -34,6 +34,15 @@ public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConverti
   /// The disk of the database has no room.
   public var isDiskFull: Bool { cause == .fullDisk }
 
+  /// Another program has locked the SQLite file.
+  public var isLocked: Bool { cause == .locked }
+
+  /// A database that cannot be opened for this reason can be opened later, without a change of the configuration: a start waits for that.
+  public var passesByItself: Bool { isDiskFull || isLocked }
+
+  /// What a start waits for, for its log and the service manager.
+  public var wanted: String { isLocked ? "another program to unlock the database" : "room on the disk" }
+
   /// A newer program has upgraded the tables.
   static var outdated: HubDatabaseError {
     HubDatabaseError(
@@ -55,6 +64,7 @@ public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConverti
     switch (cause, kind) {
     case (.fullDisk, _): "the hub's disk is full: it stores nothing until there is room"
     case (.noTables, _): "the hub's database is empty; the hub's log has the remedy"
+    case (.locked, _): "another program has locked the hub's database; the hub waits until it is unlocked"
     case (_, .unfit), (_, .outdated): message
     case (_, .conflict), (_, .unavailable), (_, .other): "the database does not answer; the hub's log has the reason"
     }

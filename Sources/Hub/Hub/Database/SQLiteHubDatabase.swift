@@ -48,11 +48,12 @@ final class SQLiteHubDatabase: HubDatabase {
     do throws(SQLiteError) {
       try DatabaseFile.protect(location)
       database = try Database(location: location)
+      // The timeout is first: after a crash the mode already reads the log, which another program may be recovering.
       try database.execute(
         """
-        PRAGMA page_size = \(Self.pageSize); PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+        PRAGMA busy_timeout = 2000; PRAGMA page_size = \(Self.pageSize); PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = \(Self.logBytes / Self.pageSize); PRAGMA journal_size_limit = \(Self.logBytes);
-        PRAGMA busy_timeout = 2000; PRAGMA cache_size = -16000
+        PRAGMA cache_size = -16000
         """)
       try database.migrate(HubSchema.steps(.sqlite).map { Migration(number: $0.number, sql: $0.sql) })
     } catch {

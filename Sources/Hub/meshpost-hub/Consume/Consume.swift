@@ -57,7 +57,7 @@ struct Consume: AsyncParsableCommand {
     }
   }
 
-  /// Opens the database; while its disk has no room for that, it waits: the broker keeps what is published. `waits`: called before each pause.
+  /// Opens the database; while its disk has no room for that, or another program has locked it, it waits: the broker keeps what is published. `waits`: called before each pause.
   private func consumption(
     _ configuration: HubConfiguration, _ settings: ConsumeSettings, waits: (String) -> Void
   ) async throws -> PublicationIngest {
@@ -67,10 +67,10 @@ struct Consume: AsyncParsableCommand {
         return try PublicationIngest(configuration, settings)
       } catch let mistake as HubConfiguration.Failure {
         throw failure("\(config): \(mistake)", 78)  // EX_CONFIG
-      } catch let error as HubDatabaseError where error.isDiskFull {
-        if !isTold { HubLog.write(.error, "nothing is stored until the disk has room: \(error)") }
+      } catch let error as HubDatabaseError where error.passesByItself {
+        if !isTold { HubLog.write(.error, "nothing is stored yet, waiting for \(error.wanted): \(error)") }
         isTold = true
-        waits("waiting for room on the disk")
+        waits("waiting for \(error.wanted)")
       } catch {
         throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
       }
@@ -78,7 +78,7 @@ struct Consume: AsyncParsableCommand {
     }
   }
 
-  /// Between two attempts to open the database on a full disk.
+  /// Between two attempts to open the database.
   private static let pause: Duration = .seconds(2)
 
   private static func source(_ number: Int32, _ stop: Wakeup<Int32>) -> any DispatchSourceSignal {

@@ -6,30 +6,30 @@ import HummingbirdCore
 import ServiceLifecycle
 import Synchronization
 
-/// The start of a hub whose disk has no room for opening its database: until there is room it refuses all requests with the reason. So gateways keep
-/// their events and show why, and nobody has to start the hub again.
-public struct FullDiskStart: Sendable {
+/// The start of a hub that cannot open its database yet, because the disk has no room for that or another program has locked the file: until then it
+/// refuses all requests with the reason. So gateways keep their events and show why, and nobody has to start the hub again.
+public struct WaitingStart: Sendable {
   /// Between two attempts to open the database.
   private static let pause: Duration = .seconds(2)
 
   private let configuration: HubConfiguration
   private let error: HubDatabaseError
 
-  /// `error`: that of the attempt to start. `nil`: it has another reason than a full disk.
+  /// `error`: that of the attempt to start. `nil`: it has a reason that does not pass by itself.
   public init?(_ configuration: HubConfiguration, after error: any Error) {
-    guard let error = error as? HubDatabaseError, error.isDiskFull else { return nil }
+    guard let error = error as? HubDatabaseError, error.passesByItself else { return nil }
     (self.configuration, self.error) = (configuration, error)
   }
 
   /// Returns once the database can be opened; `false`: after SIGTERM or SIGINT. `waits`: called before each attempt, with the reason.
   public func run(_ waits: @escaping @Sendable (String) -> Void) async throws -> Bool {
-    HubLog.write(.error, FullDisk.words(error))
+    HubLog.write(.error, error.isDiskFull ? FullDisk.words(error) : "waiting for \(error.wanted) (\(error))")
     let room = ConnectionTable.room(
       limit: OpenFiles.raiseLimit(), open: OpenFiles.count, wanted: configuration.maxConnections)
     let connections = ConnectionTable(most: max(room, ConnectionTable.least), HubAccess([]), log: HubLog.write)
     let reason = error.reason
     let application = Application(
-      responder: CallbackResponder<HubContext> { request, _ in Self.answer(request, reason) },
+      responder: CallbackResponder<HubContext> { [error] request, _ in Self.answer(request, error) },
       server: HTTPServerBuilder { responder in
         LinkUpgradeChannel(
           responder: responder, maxMessage: TransferMemory.small, connections: connections, admit: { _ in .closed },
@@ -54,25 +54,25 @@ public struct FullDiskStart: Sendable {
     } catch {
       throw ListenFailure(error, host: configuration.host, port: configuration.port) ?? error
     }
-    let hasRoom = try attempts.outcome.get()
-    if hasRoom { HubLog.write(.notice, "the disk has room again") }
-    return hasRoom
+    let canStart = try attempts.outcome.get()
+    if canStart { HubLog.write(.notice, error.isDiskFull ? "the disk has room again" : "the database is unlocked") }
+    return canStart
   }
 
   /// It serves nothing yet, so it is not ready, unlike a hub whose disk becomes full later.
-  static func answer(_ request: Request, _ reason: String) -> Response {
+  static func answer(_ request: Request, _ error: HubDatabaseError) -> Response {
     switch request.uri.path {
     case "/healthz": HubAPI.json(["ok": true])
     case "/readyz":
       HubAPI.json(
-        ["ready": false, "reason": DatabaseProbe.Problem.starting.rawValue, "disk": "full"],
+        ["ready": false, "reason": DatabaseProbe.Problem.starting.rawValue, "disk": error.isDiskFull ? "full" : nil],
         status: .serviceUnavailable)
-    default: HubAPI.refusal(.serviceUnavailable, reason, retryAfter: 10)
+    default: HubAPI.refusal(.serviceUnavailable, error.reason, retryAfter: 10)
     }
   }
 }
 
-/// Attempts to open a database, until one does not fail for want of room.
+/// Attempts to open a database, until one does not fail for a reason that passes by itself.
 final class DatabaseAttempts: Service {
   /// The result of the last attempt; `false`: there was none after which the hub can start.
   var outcome: Result<Bool, any Error> { result.withLock { $0 } }
@@ -92,7 +92,7 @@ final class DatabaseAttempts: Service {
         // A signal may have come during the pause or the attempt.
         let canStart = !Task.isShuttingDownGracefully
         return result.withLock { $0 = .success(canStart) }
-      } catch let error as HubDatabaseError where error.isDiskFull {
+      } catch let error as HubDatabaseError where error.passesByItself {
         continue
       } catch {
         return result.withLock { $0 = .failure(error) }
