@@ -54,15 +54,40 @@ import Timing
       (seen, now) = (seen + 1, now + pause)
       look(&intervals, seen: seen, at: now)
     }
-    let limit = 4 * 7200 * 0.95 * 0.95
+    // An hour of a week, in which it becomes half as long.
+    let limit = 4 * 7200 * 0.99588
     #expect(
-      !intervals.isLate("hill", now: time(now + limit - 1)) && intervals.isLate("hill", now: time(now + limit + 1)))
+      !intervals.isLate("hill", now: time(now + limit - 5)) && intervals.isLate("hill", now: time(now + limit + 5)))
     // Rare contacts are forgotten.
-    for _ in 0..<200 {
+    for _ in 0..<700 {
       (seen, now) = (seen + 1, now + 1800)
       look(&intervals, seen: seen, at: now)
     }
     #expect(!intervals.isLate("hill", now: time(now + 7199)) && intervals.isLate("hill", now: time(now + 7201)))
+  }
+
+  @Test func `many contacts in a short time do not shorten the longest pause`() {
+    var intervals = ContactIntervals()
+    var (seen, now) = (Int64(0), 0.0)
+    look(&intervals, seen: seen, at: now)
+    for pause in [60.0, 10_800] + [Double](repeating: 60, count: 60) {
+      (seen, now) = (seen + 1, now + pause)
+      look(&intervals, seen: seen, at: now)
+    }
+    #expect(!intervals.isLate("hill", now: time(now + 40_000)) && intervals.isLate("hill", now: time(now + 43_201)))
+  }
+
+  @Test func `a gateway whose contacts all came at once has no pause yet`() {
+    var intervals = ContactIntervals()
+    for second in 0...20 { look(&intervals, seen: Int64(second), at: Double(second) * 15) }
+    #expect(!intervals.isLate("hill", now: time(300 + 86_399)) && intervals.isLate("hill", now: time(300 + 86_400)))
+    // With a short time limit, what is a pause is shorter, too.
+    var quick = ContactIntervals()
+    func contact(_ seen: Int64, at seconds: Double) {
+      quick.update("hill", seen: seen, hasLink: false, isLinked: false, least: .seconds(20), now: time(seconds))
+    }
+    for (seen, second) in [0.0, 5, 10, 55].enumerated() { contact(Int64(seen), at: second) }
+    #expect(!quick.isLate("hill", now: time(55 + 179)) && quick.isLate("hill", now: time(55 + 181)))
   }
 
   /// The database's times come from clocks that are set forwards and back.

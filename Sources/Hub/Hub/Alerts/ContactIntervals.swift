@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: MIT
 
 import Alerts
+import Glibc
 import Timing
 
 /// When gateways were last heard, and for how long each may be silent: pure.
 ///
 /// Somebody may set the clocks behind the last contact in the database. So only its changes count here, at the time when this hub sees them. A linked
 /// gateway has to make contact within a fixed time. Other gateways send when they have events, or once a day: each may be silent for four times its
-/// longest pause.
+/// longest pause. Time shortens that pause, and not the number of contacts: a lively hour says nothing about the nights.
 struct ContactIntervals {
   /// The allowed pause of a gateway without a link, until its pauses are known.
   private static let unknown: Duration = .seconds(86_400)
   private static let patience = 4
+  /// In this time of contacts the longest pause becomes half as long.
+  private static let halfLife: Duration = .seconds(7 * 86_400)
+  /// A shorter time between two contacts is no pause: a gateway that comes with a backlog sends many batches, one after the other.
+  private static func shortestPause(_ least: Duration) -> Duration { min(.seconds(60), least / 2) }
   /// A gateway that makes contact without a link for this long counts as a gateway without links.
   static let linkMemory: Duration = .seconds(86_400)
 
   private struct Contact {
     var seen: Int64
-    /// The longest pause. It becomes shorter by a twentieth with each contact.
+    /// The longest pause, as time has shortened it.
     var pause: Duration?
     /// Whether the gateway was heard since the hub started.
     var wasHeard = false
@@ -42,8 +47,9 @@ struct ContactIntervals {
     }
     if contact.seen != seen || isLinked {
       if contact.seen != seen, contact.wasHeard, let before = silence.heard(gateway) {
-        let faded = (contact.pause ?? .zero) * 19 / 20
-        contact.pause = max(now - before, faded)
+        let time = now - before
+        let faded = contact.pause.map { $0 * exp2(-time.inSeconds / Self.halfLife.inSeconds) }
+        contact.pause = time < Self.shortestPause(least) ? faded : max(time, faded ?? .zero)
       }
       (contact.seen, contact.wasHeard) = (seen, true)
       silence.hear(gateway, at: now)
