@@ -77,6 +77,20 @@ import Testing
     #expect(await opening.value == nil)
   }
 
+  @Test func `one hub at a time serves from a file, and its lock ends with it`() async throws {
+    let location = scratch.location("served.db")
+    _ = try SQLiteHubDatabase(location: location)
+    var first = try await ServingLock.take(location)
+    #expect(first != nil)
+    await #expect(throws: ServingLock.Taken.self) { try await ServingLock.take(location, attempts: 1) }
+    withExtendedLifetime(first) {}
+    first = nil
+    let second = try await ServingLock.take(location, attempts: 1)
+    #expect(second != nil)
+    let onServer = try await ServingLock.take("postgresql:///hub")
+    #expect(onServer == nil)
+  }
+
   @Test func `a lock at the opening passes by itself, also one of a recovery, and a bad disk does not`() {
     // SQLITE_BUSY, SQLITE_BUSY_RECOVERY, SQLITE_IOERR_READ
     let found = ([5, 261, 266] as [Int32]).map { code in

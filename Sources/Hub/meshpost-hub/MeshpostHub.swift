@@ -55,7 +55,8 @@ struct Serve: AsyncParsableCommand {
     defer { for source in stops { source.cancel() } }
     let notifier = ServiceNotifier()
     defer { notifier.end() }
-    guard let (server, configuration) = try await start(notifier) else { return }
+    guard let (server, configuration, lock) = try await start(notifier) else { return }
+    defer { withExtendedLifetime(lock) {} }
     let reloading = reloadOnHangUp(server, configuration)
     defer { reloading.cancel() }
     do {
@@ -75,7 +76,7 @@ struct Serve: AsyncParsableCommand {
   }
 
   /// Makes the server; while the disk has no room for that, or another program has locked the database, it waits. `nil`: the hub was stopped meanwhile.
-  private func start(_ notifier: ServiceNotifier) async throws -> (HubServer, HubConfiguration)? {
+  private func start(_ notifier: ServiceNotifier) async throws -> (HubServer, HubConfiguration, ServingLock?)? {
     while !StartSignals.isStopped {
       // After a wait it is read again: a reload meanwhile counts.
       let configuration: HubConfiguration
@@ -87,9 +88,12 @@ struct Serve: AsyncParsableCommand {
       HubLog.level = configuration.logLevel
       let wait: WaitingStart
       do {
-        return (try HubServer(configuration), configuration)
+        let lock = try await ServingLock.take(configuration.location)
+        return (try HubServer(configuration), configuration, lock)
       } catch let error as HubConfiguration.Failure {
         throw failure("\(config): \(error)", 78)  // EX_CONFIG
+      } catch let taken as ServingLock.Taken {
+        throw failure("\(configuration.location): \(taken)", 69)  // EX_UNAVAILABLE
       } catch {
         guard let waiting = WaitingStart(configuration, after: error) else {
           throw failure("\(configuration.location): \(error)", 74)  // EX_IOERR
