@@ -33,6 +33,8 @@ extension WholeProgramTests {
       for _ in 0..<32 { readers.append(try Following(rig.hubPort, header: "Authorization: Bearer \(Self.other)")) }
       for reader in readers { try reader.begin() }
       #expect(rig.askHub("GET", "/v1/live", token: Self.other)?.status == 503)
+      let metrics = String(decoding: rig.askHub("GET", "/metrics")?.body ?? [], as: UTF8.self)
+      #expect(metrics.contains("meshpost_hub_busy_total{reason=\"readers\"} 1"), "\(metrics)")
       let reader = try Following(rig.hubPort, header: "Authorization: Bearer \(Rig.token)")
       try reader.begin()
       readers.removeLast()

@@ -74,6 +74,7 @@ extension HubAPI {
     }
     switch try await stores.writer.enqueue(request, id: id, for: call.gateway, by: call.author, at: HubClock.now) {
     case .full:
+      stores.metrics.wasBusy(.queue)
       return Self.refusal(
         .tooManyRequests, "\(HubStore.maxWaiting) commands are already waiting", retryAfter: 60, ["id": id])
     case .taken(let command):

@@ -11,7 +11,7 @@ final class HubMetrics: Sendable {
   enum Busy: String, CaseIterable {
     /// The gateway exceeds its rate limit.
     case rate
-    /// Too many batches of this gateway, or of all gateways, wait for the database.
+    /// Too many batches of this gateway, or of all gateways, wait for the database; or too many commands wait for the gateway.
     case queue
     /// The database is unavailable, or cannot write.
     case database
@@ -19,6 +19,10 @@ final class HubMetrics: Sendable {
     case memory
     /// The token's holder has too many connections.
     case connections
+    /// Too many readers follow `/v1/live`.
+    case readers
+    /// Too many people sign in at the same time.
+    case passwords
   }
 
   enum Login: String, CaseIterable { case unknown, forbidden }

@@ -14,6 +14,7 @@ extension HubAPI {
     // In the address it belongs to `after`.
     let arrived = last != nil && after != nil && last != after ? nil : try call.bound("arrived")
     guard let reader = try await live.enter(call.holder) else {
+      stores.metrics.wasBusy(.readers)
       let words = "\(LiveFeed.mostReaders) readers already follow, or \(LiveFeed.mostOfOne) of yours"
       return Self.refusal(.serviceUnavailable, words, retryAfter: 30)
     }

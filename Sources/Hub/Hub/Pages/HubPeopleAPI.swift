@@ -95,7 +95,10 @@ extension HubAPI {
     var hash: String?
     if let password {
       hash = await web?.hash(password)
-      guard hash != nil else { return Self.refusal(.serviceUnavailable, "not enough memory", retryAfter: 10) }
+      guard hash != nil else {
+        stores.metrics.wasBusy(.memory)
+        return Self.refusal(.serviceUnavailable, "not enough memory", retryAfter: 10)
+      }
     }
     let isNew = try await stores.writer.person(name) == nil
     if let refusal = try await stores.writer.setPerson(name, role: role, hash: hash, at: HubClock.now) {

@@ -159,6 +159,7 @@ final class HubWeb: Sendable {
     do {
       isRight = try await hasher.isRight(password, hash)
     } catch {
+      stores.metrics.wasBusy(.passwords)
       return Self.plain(HubAPI.refusal(.tooManyRequests, "too many try at the same time", retryAfter: 2))
     }
     // Checks again: simultaneous attempts may have used up the limit.
