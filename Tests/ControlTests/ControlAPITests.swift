@@ -173,6 +173,8 @@ import Transport
       #expect(answer.hasPrefix("HTTP/1.1 "), "\(route)")
       #expect(!answer.hasPrefix("HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\nContent-Length: 0"))
     }
+    // HEAD is GET without a body.
+    #expect(try fixture.answer("HEAD /v1/status", until: "\r\n\r\n").hasPrefix("HTTP/1.1 200 "))
   }
 
   @Test func `the list of dead letters fits into one answer, however long the servers' words are`() throws {

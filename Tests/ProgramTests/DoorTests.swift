@@ -45,6 +45,17 @@ extension WholeProgramTests {
       }
     }
 
+    @Test func `HEAD is answered like GET, without a body`() throws {
+      let rig = try hub()
+      for (path, status) in [
+        ("/healthz", 200), ("/", 200), ("/openapi.json", 200), ("/v1/fleet", 401), ("/v1/nothing", 404),
+      ] {
+        let asked = try Program("/usr/bin/curl", ["-s", "-I", "-m", "20", "http://127.0.0.1:\(rig.hubPort)\(path)"])
+        #expect(try asked.ended() == 0, "\(path)")
+        #expect(asked.lines.first?.contains(" \(status)") == true, "\(path): \(asked.lines)")
+      }
+    }
+
     @Test func `behind a proxy on this machine the log has the client's address`() throws {
       let rig = try hub()
       for address in ["192.0.2.9", "2001:db8::9", "8.8.8.8, 192.0.2.10", "no address"] {

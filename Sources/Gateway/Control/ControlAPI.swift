@@ -241,7 +241,8 @@ public final class ControlAPI {
 extension Route {
   fileprivate init(_ request: HTTPRequest) throws(Rejection) {
     let name = "\(request.method) \(request.path)"
-    guard let route = Route(rawValue: name) else {
+    // HEAD is GET without a body, which the responder leaves out.
+    guard let route = Route(rawValue: request.method.isExactly("HEAD") ? "GET \(request.path)" : name) else {
       let isKnown = Self.allCases.contains { $0.rawValue.ends(with: " \(request.path)") }
       throw isKnown ? Rejection(status: 405, message: name) : Rejection(status: 404, message: "not found: \(name)")
     }

@@ -61,7 +61,12 @@ public struct WaitingStart: Sendable {
 
   /// It serves nothing yet, so it is not ready, unlike a hub whose disk becomes full later.
   static func answer(_ request: Request, _ error: HubDatabaseError) -> Response {
-    switch request.uri.path {
+    let response = response(request.uri.path, error)
+    return request.method == .head ? response.createHeadResponse() : response
+  }
+
+  private static func response(_ path: String, _ error: HubDatabaseError) -> Response {
+    switch path {
     case "/healthz": HubAPI.json(["ok": true])
     case "/readyz":
       HubAPI.json(

@@ -184,7 +184,7 @@ public final class WebServer {
 
   private func session(_ request: HTTPRequest, from address: String) async -> HTTPResponse {
     switch request.method {
-    case "GET": return state(isSignedIn: session(of: request) != nil)
+    case "GET", "HEAD": return state(isSignedIn: session(of: request) != nil)
     case "DELETE":
       var hasEnded = false
       for token in tokens(request) where sessions.end(token) {

@@ -65,7 +65,7 @@ struct HubAPI: Sendable {
   }
 
   func router() -> Router<HubContext> {
-    let router = Router(context: HubContext.self)
+    let router = Router(context: HubContext.self, options: .autoGenerateHeadEndpoints)
     router.add(middleware: RefusingMiddleware())
     router.get("/healthz") { _, _ in Self.json(["ok": true]) }
     router.get("/readyz") { _, _ in ready() }
@@ -367,6 +367,14 @@ private struct RefusingMiddleware: RouterMiddleware {
 
   @concurrent func handle(
     _ request: Request, context: HubContext, next: @concurrent (Request, HubContext) async throws -> Response
+  ) async throws -> Response {
+    let response = try await answer(request, context, next)
+    // Of a refusal, too: a body would be the beginning of the next answer.
+    return request.method == .head ? response.createHeadResponse() : response
+  }
+
+  private func answer(
+    _ request: Request, _ context: HubContext, _ next: @concurrent (Request, HubContext) async throws -> Response
   ) async throws -> Response {
     guard request.headers[Self.host] == nil else { return HubAPI.refusal(.badRequest, "a request has one Host") }
     do {

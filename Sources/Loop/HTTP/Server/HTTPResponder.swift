@@ -84,8 +84,8 @@ public final class HTTPResponder {
     return all
   }
 
-  /// Begins an answer of unknown length (chunked). False: too many such answers are open, and this one was refused with
-  /// 503.
+  /// Begins an answer of unknown length (chunked). False: it is over already, because it answers HEAD, or because too many
+  /// such answers are open and this one was refused with 503.
   public func begin(status: Int = 200, headers: HTTPHeaders) -> Bool {
     guard !isOver, !isStreaming else { return false }
     guard server?.mayStream == true else {
@@ -93,7 +93,7 @@ public final class HTTPResponder {
       respond(HTTPResponse(status: 503, headers: ["Content-Type": "application/json"], body: Array(words.utf8)))
       return false
     }
-    isStreaming = true
+    isStreaming = !isHead
     var headers = complete(headers)
     if compresses, headers["Content-Encoding"] == nil {
       packer = GzipWriter()
@@ -106,7 +106,8 @@ public final class HTTPResponder {
     headers.write(to: &bytes)
     bytes.append(contentsOf: "\r\n".utf8)
     stream.write(bytes)
-    return true
+    if isHead { finish() }
+    return !isHead
   }
 
   /// Begins an answer of a known length, written in pieces.

@@ -160,6 +160,20 @@ private final class RawClient {
     server.stop()
   }
 
+  @Test func `an answer of unknown length to HEAD ends after its headers`() throws {
+    let server = try server { _, answer in
+      guard answer.begin(headers: [:]) else { return }
+      answer.write([0x78])
+      answer.end()
+    }
+    let client = try client()
+    client.stream.write(Array("HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n".utf8))
+    settle()
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    #expect(client.heard == head + head + "1\r\nx\r\n0\r\n\r\n")
+    server.stop()
+  }
+
   @Test func `a client that ends its requests and reads slowly gets its whole answer`() throws {
     let server = try server { request, answer in
       answer.respond(
