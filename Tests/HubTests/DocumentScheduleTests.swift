@@ -158,7 +158,7 @@ private final class Pair {
     var random = SeededRandom(seed: seed)
     let pair = try Pair()
     for round in 0..<2500 {
-      let key = "settings/round\(round)"
+      let key = noteKey(round)
       var edits: [Edit] = []
       // In one schedule in four the gateway's clock is wrong, by up to ten years in either direction.
       pair.skew = round % 4 == 0 ? Int64.random(in: -300_000_000_000...300_000_000_000, using: &random) : 0
@@ -198,18 +198,18 @@ private final class Pair {
   @Test func `an edit with a time far in the future wins only until the next edit`() async throws {
     let pair = try Pair()
     pair.skew = 4 * 365 * 86_400_000
-    _ = try pair.editHere("settings/a", "1")
+    _ = try pair.editHere(noteKey(1), "\"a\"")
     try await pair.settle()
     pair.now += 1
-    _ = try await pair.editThere("settings/a", "2")
+    _ = try await pair.editThere(noteKey(1), "\"b\"")
     try await pair.settle()
-    #expect(try pair.store.document("settings/a")?.value == "2")
+    #expect(try pair.store.document(noteKey(1))?.value == "\"b\"")
     pair.now += 1
     pair.skew = -4 * 365 * 86_400_000
-    _ = try pair.editHere("settings/a", "3")
+    _ = try pair.editHere(noteKey(1), "\"c\"")
     try await pair.settle()
     #expect(
-      try await pair.hub.document("settings/a", of: "g")?.value == "3",
+      try await pair.hub.document(noteKey(1), of: "g")?.value == "\"c\"",
       "a clock that is behind loses nothing it knew of")
   }
 }

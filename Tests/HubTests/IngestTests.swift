@@ -118,7 +118,7 @@ import Timing
         events.append(
           event(
             next, "document",
-            object(["key": .string("d\(number)"), "value": .integer(next), "updated_at": .integer(next)])))
+            object(["key": .string(noteKey(number)), "value": .string("\(next)"), "updated_at": .integer(next)])))
       }
     }
     seq = max(seq, next)

@@ -19,7 +19,7 @@ private final class LaneGateway {
     "messages": [
       ("message", { #"{"kind":"channel","channel":"0011223344556677","sender_time":\#($0),"text":"t\#($0 % 7)"}"# }),
       ("radio", { #"{"name":"r\#($0)"}"# }),
-      ("document", { #"{"key":"settings/\#($0 % 3)","value":"\#($0)","updated_at":\#($0)}"# }),
+      ("document", { #"{"key":"\#(noteKey($0 % 3))","value":"\#($0)","updated_at":\#($0)}"# }),
       ("command", { #"{"id":"c\#($0 % 4)","result":{"n":\#($0)}}"# }),
       ("outgoing", { _ in "{}" }),
     ],

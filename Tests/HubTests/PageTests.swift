@@ -104,16 +104,16 @@ import Testing
         (
           Int64(number + 1), "document",
           JSONValue.object([
-            ("key", .string("node/\(number)")), ("value", .string("v")), ("updated_at", .integer(Int64(number))),
+            ("key", .string(noteKey(number))), ("value", .string("v")), ("updated_at", .integer(Int64(number))),
           ])
         )
       }
       _ = try await store.take(batch(events), from: "g", at: 1)
     }
-    #expect(try await store.document("node/9999", of: "g") != nil)
-    #expect(try await store.document("node/10000", of: "g") == nil)
-    #expect(try await store.editDocument("node/new", "1", of: "g", at: 5) == nil)
-    #expect(try await store.editDocument("node/1", "1", of: "g", at: 5) != nil)
+    #expect(try await store.document(noteKey(9999), of: "g") != nil)
+    #expect(try await store.document(noteKey(10_000), of: "g") == nil)
+    #expect(try await store.editDocument(noteKey(20_000), "1", of: "g", at: 5) == nil)
+    #expect(try await store.editDocument(noteKey(1), "1", of: "g", at: 5) != nil)
 
     let request = JSONValue.object([("command", .string("status"))])
     let answer = JSONValue.object([("ok", .bool(true)), ("x", .string(String(repeating: "a", count: 100_000)))])
@@ -225,6 +225,35 @@ import Testing
     ] {
       #expect(LinkSession.batch(of: Array(other.utf8)) == nil)
     }
+  }
+
+  @Test func `a document that no operator may set, and a text that is a number, are acknowledged and not served`()
+    async throws
+  {
+    let store = try store()
+    let documents: [(key: String, value: JSONValue)] = [
+      (noteKey(1), .object([("a", .integer(1))])), (noteKey(2), .integer(12)), ("settings/evil", .bool(true)),
+      (noteKey(3).replacing("/note", with: "/tags"), .array([.integer(1), .null])), (noteKey(4), .string("good")),
+    ]
+    let events = documents.enumerated().map { place, one -> (seq: Int64, kind: String, body: JSONValue) in
+      (
+        Int64(place + 1), "document",
+        JSONValue.object([("key", .string(one.key)), ("value", one.value), ("updated_at", .integer(1))])
+      )
+    }
+    let answer = try await store.take(batch(events), from: "g", at: 1)
+    if case .acknowledged(let seq) = answer { #expect(seq == 5) } else { Issue.record("\(answer)") }
+    #expect(try await store.documents(of: "g", after: "", limit: 100).found.map(\.key) == [noteKey(4)])
+    let words = PreparedBatch(try batch(events), from: "g", after: nil, at: 1).refusedWords
+    #expect(words?.contains("not allowed: 4, such as 1 (document)") == true, "\(words ?? "")")
+
+    let channel = "0011223344556677"
+    let number = JSONValue.object([
+      ("kind", .string("channel")), ("channel", .string(channel)), ("text", .integer(12)),
+    ])
+    _ = try await store.take(batch(6, "message", number), from: "g", at: 1)
+    let shown = String(decoding: try await store.joinedMessages(channel: nil, after: 0, limit: 10), as: UTF8.self)
+    #expect(shown.contains(channel) && !shown.contains("\"text\""), "\(shown)")
   }
 
   @Test func `a notification about a command whose id has blanks is read`() {

@@ -71,6 +71,12 @@ public enum DocumentKey: Equatable, Sendable {
     }
   }
 
+  /// Whether a document may have this key and this value; `nil`: it is deleted. The same rules hold for each edit, whoever made it.
+  public static func allows(_ key: String, _ value: JSONValue?) -> Bool {
+    guard let kind = DocumentKey(key) else { return false }
+    return value.map(kind.allows) ?? true
+  }
+
   public func allows(_ value: JSONValue) -> Bool {
     switch self {
     case .node(_, .alias): Self.isLine(value, 64)

@@ -64,6 +64,7 @@ public final class PublicationIngest: Sendable {
   private let gapLog = ThrottledLog(HubLog.write)
   private let refusalLog = ThrottledLog(HubLog.write)
   private let commandLog: ThrottledLog
+  private let contentLog: ThrottledLog
   private let newGateways: Mutex<NewGatewayLimit>
   private let log: HubLog.Write
   private let alertsOnRefused: Bool
@@ -93,7 +94,7 @@ public final class PublicationIngest: Sendable {
     alertsOnRefused: Bool = true, log: @escaping HubLog.Write = HubLog.write
   ) {
     (self.store, self.topics, commandTopics, self.refused) = (store, topics, commands, refused)
-    (commandLog, self.log) = (ThrottledLog(log), log)
+    (commandLog, contentLog, self.log) = (ThrottledLog(log), ThrottledLog(log), log)
     self.newGateways = Mutex(newGateways)
     self.alertsOnRefused = alertsOnRefused
   }
@@ -195,7 +196,9 @@ public final class PublicationIngest: Sendable {
   private func store(_ items: [QueuedEvent], _ outcome: inout Outcome) async throws(HubDatabaseError) {
     guard !items.isEmpty else { return }
     do throws(HubDatabaseError) {
-      var new = try await store.keepUnordered(batches(items))
+      let batches = batches(items)
+      var new = try await store.keepUnordered(batches)
+      if let words = batches.lazy.compactMap(\.refusedWords).first { contentLog.say(words) }
       outcome.counts.stored += new.count
       outcome.counts.known += items.count - new.count
       // Brokers send a gap again, too.

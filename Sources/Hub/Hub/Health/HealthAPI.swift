@@ -84,6 +84,9 @@ extension HubAPI {
       "meshpost_hub_batches_conflicting_total", "Batches with an event whose number a stored event has.",
       counts.conflicts)
     text.counter("meshpost_hub_batches_refused_total", "Refused batches.", counts.refusedBatches)
+    text.counter(
+      "meshpost_hub_events_refused_total", "Events in stored batches with content that is not served.",
+      counts.refusedEvents)
     text.metric("meshpost_hub_busy_total", .counter, "Answers that ask for a later retry.", "reason", counts.busy)
     let queue = stores.ingest.admission.waiting
     text.gauge("meshpost_hub_queue_batches", "Batches that wait for the database.", queue.batches)

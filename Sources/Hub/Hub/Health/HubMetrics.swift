@@ -64,6 +64,8 @@ final class HubMetrics: Sendable {
     var outOfOrder = 0
     var conflicts = 0
     var refusedBatches = 0
+    /// Events of stored batches with content that is not served.
+    var refusedEvents = 0
     var busy: [Busy: Int] = [:]
     var logins: [Login: Int] = [:]
     var commitSeconds = Histogram([0.005, 0.02, 0.1, 0.5, 2, 10])
@@ -110,6 +112,7 @@ final class HubMetrics: Sendable {
         }
         counts.batches[batch.lane, default: 0] += 1
         counts.events[batch.lane, default: 0] += batch.events.count
+        counts.refusedEvents += batch.events.count(where: \.isRefused)
         // Without a trusted clock the delay is unknown.
         if let last = batch.events.last?.event, last.trusted {
           let delay = Double(max(0, batch.at - last.at)) / 1000 + time.inSeconds

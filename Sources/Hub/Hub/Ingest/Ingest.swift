@@ -10,6 +10,7 @@ final class Ingest: Sendable {
   private let writers: [Coalescer<PreparedBatch, HubStore.IngestAnswer>]
   let admission = Admission()
   private static let failures = ThrottledLog(HubLog.write)
+  private static let refusals = ThrottledLog(HubLog.write)
 
   init(_ stores: [HubStore], patience: Duration = .seconds(12), metrics: HubMetrics = HubMetrics()) {
     self.stores = stores
@@ -21,6 +22,7 @@ final class Ingest: Sendable {
           do throws(HubDatabaseError) {
             let answers = try await store.take(batches)
             metrics.committed(batches, answers, within: .now - begun)
+            if let words = batches.lazy.compactMap(\.refusedWords).first { Self.refusals.say(words) }
             return answers
           } catch {
             metrics.failed(error.kind)

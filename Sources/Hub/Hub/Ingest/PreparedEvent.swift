@@ -48,10 +48,20 @@ struct PreparedEvent: Sendable {
   var effect: Effect
   /// The digest of a channel that the gateway knows, as the event shows.
   let channel: String?
+  /// Whether a part of it is not served, because nobody may set such a document, or a text of a message is none.
+  let isRefused: Bool
 
   init(_ event: HubEvent, from gateway: String, epoch: String) {
     var event = event
     event.body = NumberBounds.bounded(event.body)
+    switch event.kind {
+    case "document": isRefused = !HubStore.hasDocument(event.body)
+    case "message":
+      let texts = MessageTexts.kept(event.body)
+      isRefused = texts != nil
+      event.body = texts ?? event.body
+    default: isRefused = false
+    }
     self.event = event
     body = event.body.text
     let digest = ["channel", "message"].contains(event.kind) ? event.body["channel"]?.string : nil
@@ -176,6 +186,14 @@ struct PreparedBatch: Sendable {
   /// history.
   var handlesConflicts = false
 
+  /// What the log says of events with refused content; `nil`: there are none.
+  var refusedWords: String? {
+    guard let first = events.first(where: \.isRefused) else { return nil }
+    let count = events.count(where: \.isRefused)
+    return "gateway \(gateway): events with content that is not allowed: \(count), such as \(first.event.seq) "
+      + "(\(first.event.kind)) of epoch \(epoch); it is acknowledged, and not served"
+  }
+
   var gatewayEpoch: GatewayEpoch { GatewayEpoch(gateway: gateway, epoch: epoch) }
 
   /// The identity of an event in this batch.
@@ -196,6 +214,21 @@ struct PreparedBatch: Sendable {
     self.events = events.map { PreparedEvent($0, from: gateway, epoch: epoch) }
     bytes = self.events.reduce(256) { $0 + $1.body.utf8.count * 2 + 256 }
     cost = self.events.reduce(0) { $0 + $1.effect.cost }
+  }
+}
+
+/// The texts of a message. It removes a field that has another type: clients rely on texts.
+enum MessageTexts {
+  private static let names: Set = ["kind", "channel", "channel_name", "sender", "sender_name", "author", "text", "data"]
+
+  /// The body without such fields; `nil`: it has none.
+  static func kept(_ body: JSONValue) -> JSONValue? {
+    guard let fields = body.fields, !fields.allSatisfy(isPossible) else { return nil }
+    return .object(fields.filter(isPossible))
+  }
+
+  private static func isPossible(_ name: String, _ value: JSONValue) -> Bool {
+    !names.contains(name) || value == .null || value.string != nil
   }
 }
 

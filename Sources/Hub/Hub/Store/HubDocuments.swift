@@ -23,13 +23,19 @@ extension HubStore {
     }
   }
 
+  /// Whether a gateway's event has an edit that an operator could make, too. Otherwise it is acknowledged, so that its gateway goes on, and not served.
+  static func hasDocument(_ body: JSONValue) -> Bool {
+    guard let key = body["key"]?.string, body["updated_at"]?.integer != nil else { return false }
+    return DocumentKey.allows(key, body["value"].flatMap { $0 == .null ? nil : $0 })
+  }
+
   /// Within a transaction: merges an edit of the gateway. If another version wins, the gateway gets that version.
   func mergeDocument(_ event: HubEvent, from gateway: String, now: Int64) throws(HubDatabaseError) {
-    guard let key = event.body["key"]?.string, (1...200).contains(key.utf8.count),
+    guard Self.hasDocument(event.body), let key = event.body["key"]?.string,
       let updatedAt = event.body["updated_at"]?.integer
     else { return }
     let value = event.body["value"].flatMap { $0 == .null ? nil : $0.text }
-    // Larger than any valid document.
+    // Escapes can make a valid value larger.
     guard value?.utf8.count ?? 0 <= HubBounds.documentBytes else { return }
     let edit = Document(
       key: key, value: value, updatedAt: updatedAt > now + Self.maxAhead ? now : updatedAt, byHub: false)
