@@ -256,7 +256,9 @@ extension HubStore {
   private static func alert(_ row: any HubRow) -> HubAlert {
     func time(_ column: Int) -> Int64? { row.textIfAny(column).flatMap { Int64($0) } }
     var text = row.text(4)
-    if AlertRule(rawValue: row.text(2))?.isEventDriven == true, row.integer(10) > 1 {
+    let rule = AlertRule(rawValue: row.text(2))
+    // One conflict is named by the text. Of refused gateways the text names an example.
+    if rule?.isEventDriven == true, row.integer(10) > (rule == .gatewaysRefused ? 0 : 1) {
       text += "; \(row.integer(10)) so far"
     }
     return HubAlert(
