@@ -162,11 +162,15 @@ import UntrustedText
 
   @Test(arguments: [
     (#"{"preferred_username":"ana"}"#, "ana"), (#"{"email":"ana@example.org","sub":"1"}"#, "ana-example.org"),
-    (#"{"preferred_username":"Änne Müller"}"#, "--nne-M--ller"), (#"{"preferred_username":"…","sub":"u-1"}"#, "u-1"),
+    (#"{"preferred_username":"Änne Müller"}"#, "nne-M--ller"), (#"{"preferred_username":"…","sub":"u-1"}"#, "u-1"),
     ("{}", "somebody"), (#"{"preferred_username":{"a":1},"sub":"\u0000"}"#, "somebody"),
   ]) func `a person gets an allowed name`(_ json: String, _ name: String) throws {
     let found = try settings(fine).0.personName(of: try JSONValue(parsing: json))
-    #expect(found == name && Name.isAllowed(found))
+    #expect(found == name && Name.isAllowedNew(found))
+  }
+
+  @Test func `a new name does not begin with a hyphen, which would make it an option`() {
+    #expect(!Name.isAllowedNew("-rf") && Name.isAllowedNew("r-f") && Name.isAllowed("-rf"))
   }
 
   @Test func `a long name is cut`() throws {

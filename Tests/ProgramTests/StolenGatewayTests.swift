@@ -50,6 +50,7 @@ extension WholeProgramTests {
       let rig = try start()
       let own = try tokens(rig, "add", "hilltop")
       let other = try tokens(rig, "add", "ridge")
+      try tokens(rig, "add", "Ridge", code: 65)
       for (gateway, token) in [("hilltop", own), ("ridge", other)] {
         try untilTrue("the hub to know the token of \(gateway)") {
           rig.askHub("POST", "/v1/gateways/\(gateway)/events", body: Self.batch, token: token)?.status == 200

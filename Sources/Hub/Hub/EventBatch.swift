@@ -143,5 +143,11 @@ public enum KnownKinds {
 public enum Name {
   public static let allowed = "1 to 64 letters, digits, `.`, `_` and `-`, and not `.` or `..`"
 
+  /// The same for a name that a person chooses now.
+  public static let allowedNew = "\(allowed), and not begin with `-`"
+
   public static func isAllowed(_ name: String) -> Bool { RelayMark.isGateway(name) }
+
+  /// A name that begins with `-` would be an option of the next command.
+  public static func isAllowedNew(_ name: String) -> Bool { isAllowed(name) && name.utf8.first != UInt8(ascii: "-") }
 }

@@ -95,7 +95,7 @@ struct People: AsyncParsableCommand {
   // MARK: Shared
 
   static func check(_ name: String) throws {
-    guard Name.isAllowed(name) else { throw ValidationError("a name must be \(Name.allowed)") }
+    guard Name.isAllowedNew(name) else { throw ValidationError("a name must be \(Name.allowedNew)") }
   }
 
   static func change(

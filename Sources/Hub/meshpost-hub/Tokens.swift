@@ -38,10 +38,18 @@ struct Tokens: ParsableCommand {
     @Flag(help: "Also if the gateway has one already; both count then.") var another = false
     @Argument(help: "The gateway's id.") var gateway: String
 
-    func validate() throws { try Tokens.check(gateway) }
+    func validate() throws {
+      try Tokens.check(gateway)
+      guard Name.isAllowedNew(gateway) else { throw ValidationError("a gateway's id must be \(Name.allowedNew)") }
+    }
 
     func run() throws {
       let folder = try Tokens.folder(hub)
+      if !folder.tokens.contains(where: { $0.gateway == gateway }),
+        let other = folder.tokens.first(where: { $0.gateway.lowercased() == gateway.lowercased() })
+      {
+        throw failure("\(other.gateway) is there already: \(gateway) would look like the same gateway")
+      }
       if !another, folder.tokens.contains(where: { $0.gateway == gateway }) {
         throw failure("\(gateway) has a token; `--another` makes a second one")
       }

@@ -97,8 +97,10 @@ public struct OpenIDSettings: Sendable, Equatable {
       let bytes: [UInt8] = (wanted ?? "").utf8.prefix(64).map { byte in
         byte.isLetterOrDigit || "._-".utf8.contains(byte) ? byte : UInt8(ascii: "-")
       }
-      // A name needs a letter or a digit.
-      if bytes.contains(where: \.isLetterOrDigit) { return String(decoding: bytes, as: UTF8.self) }
+      // A name needs a letter or a digit, and none begins with `-`.
+      if bytes.contains(where: \.isLetterOrDigit) {
+        return String(decoding: bytes.drop { $0 == UInt8(ascii: "-") }, as: UTF8.self)
+      }
     }
     return "somebody"
   }

@@ -101,6 +101,9 @@ extension HubAPI {
       }
     }
     let isNew = try await stores.writer.person(name) == nil
+    guard !isNew || Name.isAllowedNew(name) else {
+      return Self.refusal(.badRequest, "a name must be \(Name.allowedNew)")
+    }
     if let refusal = try await stores.writer.setPerson(name, role: role, hash: hash, at: HubClock.now) {
       return Self.refusal(refusal)
     }
