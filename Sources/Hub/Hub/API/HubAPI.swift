@@ -298,19 +298,24 @@ struct HubAPI: Sendable {
     return response
   }
 
-  /// The body; `nil`: it is larger than any body may be.
-  func body(of call: Call) async -> [UInt8]? {
+  /// The body of a request that has at most this many bytes.
+  static func body(of request: Request, most: Int, _ what: String = "a batch") async throws(Unreadable) -> [UInt8] {
     do {
-      return Array(buffer: try await call.request.body.collect(upTo: maxBody))
+      return Array(buffer: try await request.body.collect(upTo: most))
+    } catch let error where error.isBrokenRequest {
+      throw Unreadable(status: .badRequest, message: "the body is not valid HTTP; Transfer-Encoding may be chunked")
     } catch {
-      return nil
+      throw tooLarge(most, what)
     }
+  }
+
+  private static func tooLarge(_ most: Int, _ what: String = "a batch") -> Unreadable {
+    Unreadable(status: .contentTooLarge, message: "\(what) may have at most \(most) bytes")
   }
 
   /// The body, decompressed if need be. The error is the answer to the client.
   func plainBody(of call: Call) async throws(Unreadable) -> [UInt8] {
-    let tooLarge = Unreadable(status: .contentTooLarge, message: "a batch may have at most \(maxBody) bytes")
-    guard let bytes = await body(of: call) else { throw tooLarge }
+    let bytes = try await Self.body(of: call.request, most: maxBody)
     guard let coding = call.coding else { return bytes }
     guard ["gzip", LinkDictionary.contentEncoding].contains(coding) else {
       throw Unreadable(
@@ -323,7 +328,8 @@ struct HubAPI: Sendable {
       let dictionary = LinkDictionary.fromGateway + (call.short?.last ?? [])
       plain = try Inflater.whole(bytes, dictionary: dictionary, limit: maxBody)
     } catch {
-      throw error == .tooLarge ? tooLarge : Unreadable(status: .badRequest, message: "the body is not valid \(coding)")
+      throw error == .tooLarge
+        ? Self.tooLarge(maxBody) : Unreadable(status: .badRequest, message: "the body is not valid \(coding)")
     }
     if let short = call.short, !Digest.sha256(plain).prefix(ShortPosts.checkBytes).elementsEqual(short.check) {
       throw Unreadable(status: .conflict, message: "another batch than this was compressed: greet")
@@ -337,7 +343,8 @@ struct HubAPI: Sendable {
   }
 
   func object(of call: Call) async throws(BadQuery) -> JSONValue? {
-    guard let bytes = await body(of: call) else { return nil }
+    // `try?`: the caller says what it expects in place of it.
+    guard let bytes = try? await Self.body(of: call.request, most: maxBody) else { return nil }
     // `try?`: invalid JSON is refused with an error of the API.
     let value = try? JSONValue(parsing: bytes)
     if let name = value?.repeatedName { throw BadQuery("\"\(name)\" is there twice in an object") }

@@ -56,10 +56,10 @@ extension HubAPI {
   func takeShort(_ request: Request, _ context: HubContext) async throws -> Response {
     var request = request
     let bytes: [UInt8]
-    do {
-      bytes = Array(buffer: try await request.body.collect(upTo: ShortPosts.maxBody))
+    do throws(Unreadable) {
+      bytes = try await Self.body(of: request, most: ShortPosts.maxBody, "a short batch")
     } catch {
-      return Self.refusal(.contentTooLarge, "a short batch may have at most \(ShortPosts.maxBody) bytes")
+      return Self.refusal(error.status, error.message)
     }
     guard var session = short.session(Array(bytes.prefix(ShortPosts.keyBytes))) else {
       return Self.refusal(.notFound, "this key is not known here: greet")

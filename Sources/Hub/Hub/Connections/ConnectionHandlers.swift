@@ -113,6 +113,11 @@ final class LinkHandshakeFilter: ChannelInboundHandler, RemovableChannelHandler 
   }
 }
 
+extension Error {
+  /// The client's bytes are not HTTP.
+  var isBrokenRequest: Bool { self is HTTPParserError }
+}
+
 /// Closes a connection whose requests do not progress, or whose client does not read its answers.
 final class RequestTimeoutHandler: ChannelDuplexHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPRequestPart
