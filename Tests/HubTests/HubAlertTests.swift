@@ -186,6 +186,13 @@ import Timing
     #expect(try await store.alertCounts(of: []) == ["hill": 1024])
   }
 
+  @Test func `an alert about refused publications has their number from the first one on`() async throws {
+    let store = try store()
+    try await store.reportRefusedGateways("publications are refused", 1, at: 5)
+    let text = try await store.alerts(before: .max, openOnly: true, limit: 1).alerts.first?.text
+    #expect(text == "publications are refused; 1 so far")
+  }
+
   @Test func `alerts that are open at the gateway do not prevent that others end`() async throws {
     let store = try store()
     try await take((1...1000).map { try event(Int64($0), "begin", subject: "\($0)") }, store)

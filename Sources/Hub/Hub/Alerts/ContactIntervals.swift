@@ -48,7 +48,8 @@ struct ContactIntervals {
     if contact.seen != seen || isLinked {
       if contact.seen != seen, contact.wasHeard, let before = silence.heard(gateway) {
         let time = now - before
-        let faded = contact.pause.map { $0 * exp2(-time.inSeconds / Self.halfLife.inSeconds) }
+        let share: Double = exp2(-time.inSeconds / Self.halfLife.inSeconds)
+        let faded = contact.pause.map { $0 * share }
         contact.pause = time < Self.shortestPause(least) ? faded : max(time, faded ?? .zero)
       }
       (contact.seen, contact.wasHeard) = (seen, true)

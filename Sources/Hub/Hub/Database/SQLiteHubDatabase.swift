@@ -51,7 +51,8 @@ final class SQLiteHubDatabase: HubDatabase {
       // The timeout is first: after a crash the mode already reads the log, which another program may be recovering.
       try database.execute(
         """
-        PRAGMA busy_timeout = 2000; PRAGMA page_size = \(Self.pageSize); PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+        PRAGMA busy_timeout = 2000; PRAGMA page_size = \(Self.pageSize); PRAGMA journal_mode = WAL;
+        PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = \(Self.logBytes / Self.pageSize); PRAGMA journal_size_limit = \(Self.logBytes);
         PRAGMA cache_size = -16000
         """)

@@ -57,7 +57,8 @@ struct Consume: AsyncParsableCommand {
     }
   }
 
-  /// Opens the database; while its disk has no room for that, or another program has locked it, it waits: the broker keeps what is published. `waits`: called before each pause.
+  /// Opens the database; while its disk has no room for that, or another program has locked it, it waits: the broker keeps what is
+  /// published. `waits`: called before each pause.
   private func consumption(
     _ configuration: HubConfiguration, _ settings: ConsumeSettings, waits: (String) -> Void
   ) async throws -> PublicationIngest {
