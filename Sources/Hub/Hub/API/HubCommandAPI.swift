@@ -224,7 +224,8 @@ extension HubAPI {
       )
     }
     return Self.json([
-      "documents": page.found.map { $0.shown(allowed: allowed) }, "next": page.hasMore ? page.found.last?.key : nil,
+      "documents": page.found.filter(\.isAllowed).map { $0.shown(allowed: allowed) },
+      "next": page.hasMore ? page.found.last?.key : nil,
     ])
   }
 

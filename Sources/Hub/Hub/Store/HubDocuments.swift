@@ -111,6 +111,13 @@ extension Document {
     ["key": key, "value": RawJSON(value ?? "null"), "updated_at": updatedAt, "by_hub": byHub]
   }
 
+  /// Whether an operator could set it. Earlier versions of the hub stored other ones of gateways, too.
+  var isAllowed: Bool {
+    guard let value else { return DocumentKey(key) != nil }
+    // `try?`: what is no JSON is not allowed.
+    return (try? JSONValue(parsing: Array(value.utf8))).map { DocumentKey.allows(key, $0) } ?? false
+  }
+
   /// For readers, with whether the gateway takes the hub's edits of it and, if not, the line of its configuration that would permit them. `allowed`:
   /// what it permits; `nil`: it does not tell.
   func shown(allowed: Set<String>?) -> JSONObject {
