@@ -80,8 +80,9 @@ class Commands {
   constructor(shell, place, shut) {
     [this.#shell, this.#shut] = [shell, shut];
     // What is written outlasts this view, and a reload.
-    const field = (name, attributes) => make("input", { id: `command-${name}`, name, class: "field", autocomplete: "off", required: true, ...attributes, value: draftOf(this.#draft(name)), on: { input: (event) => keepDraft(this.#draft(name), event.target.value) } });
-    this.gateway = make("select", { id: "command-gateway", class: "field", required: true });
+    const field = (name, attributes) => make("input", { id: `command-${name}`, name, class: "field", autocomplete: "off", required: true, ...attributes, value: draftOf(this.#draft(name)), on: { input: () => this.#keep() } });
+    // The address says it as well: read anew, it names no other one than the draft.
+    this.gateway = make("select", { id: "command-gateway", class: "field", required: true, on: { change: () => { this.#keep(); route.set({ gateway: this.gateway.value || undefined }); } } });
     this.what = make("select", { id: "command-what", class: "field", on: { change: () => this.#fit() } }, ["send", "status", "sync"].map((one) => make("option", { value: one, text: t(`command.${one}`) })));
     this.to = field("to", { maxlength: 200 });
     this.text = field("text", { maxlength: 1000 });
@@ -105,6 +106,20 @@ class Commands {
 
   #draft(name) { return ofCommand(name, this.#shell.session.person); }
 
+  /** With what is written, the gateway for which it is: a name may be somebody else's in another one's mesh. */
+  #keep() {
+    const isWritten = Boolean(this.to.value.trim() || this.text.value.trim());
+    for (const field of [this.to, this.text]) keepDraft(this.#draft(field.name), field.value);
+    keepDraft(this.#draft("gateway"), isWritten ? this.gateway.value || draftOf(this.#draft("gateway")) : "");
+  }
+
+  /** What was chosen; where there are several, nobody but the person does. A draft for one gateway at the address of another is for neither. */
+  #wanted(names) {
+    const [drafted, addressed] = [draftOf(this.#draft("gateway")), route.get("gateway") ?? ""];
+    if (drafted && addressed) return drafted === addressed ? drafted : "";
+    return drafted || addressed || (names.length === 1 ? names[0][0] : "");
+  }
+
   #fit() {
     const isMessage = this.what.value === "send";
     this.ofMessage.hidden = !isMessage;
@@ -113,12 +128,12 @@ class Commands {
 
   offer() {
     if (!this.form || document.activeElement === this.gateway) return;
-    const wanted = this.gateway.value || route.get("gateway");
     const names = gatewayNames();
-    if (names.length && wanted && !names.some(([id]) => id === wanted)) names.push([wanted, wanted]);
+    const wanted = this.gateway.value || this.#wanted(names);
+    if (wanted && !names.some(([id]) => id === wanted)) names.push([wanted, wanted]);
     if (this.gateway.dataset.version === names.join(" ")) return;
     this.gateway.dataset.version = names.join(" ");
-    fill(this.gateway, names.map(([id, name]) => make("option", { value: id, text: cut(name, 60), selected: id === wanted })));
+    fill(this.gateway, [["", t("commands.choose")], ...names].map(([id, name]) => make("option", { value: id, text: cut(name, 60), selected: id === wanted })));
   }
 
   #send(event) {
@@ -140,7 +155,7 @@ class Commands {
       this.answer.textContent = state.answer?.error ?? t(`commands.${state.state}`);
       if (state.state !== "refused" && this.text.value === body.text) {
         this.text.value = "";
-        for (const name of ["to", "text"]) keepDraft(this.#draft(name), "");
+        for (const name of ["to", "text", "gateway"]) keepDraft(this.#draft(name), "");
       }
     } catch (trouble) {
       if (!trouble.isCut) this.id = undefined;

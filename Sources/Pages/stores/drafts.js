@@ -25,7 +25,7 @@ export function ofNote(alert, person) { return `note ${alert} ${person}`; }
 function own(person) {
   const isOwn = (name) => {
     const note = NOTE.exec(name);
-    return note ? name === ofNote(note[1], person) : !name.startsWith(COMMAND) || ["to", "text"].some((field) => name === ofCommand(field, person));
+    return note ? name === ofNote(note[1], person) : !name.startsWith(COMMAND) || ["to", "text", "gateway"].some((field) => name === ofCommand(field, person));
   };
   return Object.keys(drafts.value).filter(isOwn);
 }
