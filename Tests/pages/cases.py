@@ -981,6 +981,61 @@ def notes_of_a_node_are_edited(world):
     world.gateway.ask("POST", "/v1/node/alias", {"node": key})
 
 
+OFFLINE = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+
+
+@test
+def a_note_that_could_not_be_saved_is_kept(world):
+    key = r1(world)["key"]
+    note, left = fresh("key under the stone"), fresh("left in the field")
+    browser = world.open(f"/nodes/{key}")
+    browser.find("#node-note")
+    browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({ live }) => live.isLinked)"))
+    browser.command("Network.enable")
+    browser.command("Network.emulateNetworkConditions", **OFFLINE)
+    browser.type("#node-note", note)
+    browser.keys("\t")
+    browser.shows("Not saved yet", ".details .notes")
+    browser.command("Network.emulateNetworkConditions", **{**OFFLINE, "offline": False})
+    # By itself, with the line.
+    browser.until("it at the gateway", lambda: r1(world).get("note") == note)
+    browser.until("no draft", lambda: "document " not in browser.script("return localStorage['meshpost.drafts'] ?? ''"))
+    # Written, and the page is gone before anybody has left the field.
+    browser.type("#node-alias", left)
+    browser.until("a draft", lambda: left in browser.script("return localStorage['meshpost.drafts'] ?? ''"))
+    browser.go(f"{world.host.base}/nodes/{key}")
+    browser.until("what was written", lambda: browser.find("#node-alias").get_attribute("value") == left)
+    browser.until("it at the gateway", lambda: r1(world).get("alias") == left)
+    for field in ("alias", "note"):
+        world.gateway.ask("POST", f"/v1/node/{field}", {"node": key})
+
+
+@test
+def a_newer_version_of_a_note_is_shown(world):
+    key = r1(world)["key"]
+    own, theirs = fresh("bo's note"), fresh("ana's note")
+    browser = world.open(f"/nodes/{key}")
+    browser.type("#node-note", own)
+    # Into the next field: the notes keep the focus.
+    browser.keys("\t")
+    browser.shows("Saved.", ".details .notes")
+    world.gateway.ask("POST", "/v1/node/note", {"node": key, "value": theirs})
+    world.gateway.ask("POST", "/v1/node/tags", {"node": key, "value": ["hut"]})
+    browser.until("the newer one", lambda: browser.find("#node-note").get_attribute("value") == theirs)
+    browser.until("the tags", lambda: browser.find("#node-tags").get_attribute("value") == "hut")
+    browser.shows("Changed elsewhere", ".details .notes")
+    assert "Saved." not in browser.text(".details .notes")
+    # Who is writing sees both.
+    browser.type("#node-alias", "half a na")
+    world.gateway.ask("POST", "/v1/node/alias", {"node": key, "value": "Birch"})
+    browser.shows("Changed elsewhere meanwhile, to “Birch”", ".details .notes")
+    assert browser.find("#node-alias").get_attribute("value").endswith("half a na")
+    browser.keys(__import__("browser").Keys.ESCAPE)
+    browser.until("theirs", lambda: browser.find("#node-alias").get_attribute("value") == "Birch")
+    for field in ("alias", "note", "tags"):
+        world.gateway.ask("POST", f"/v1/node/{field}", {"node": key})
+
+
 @test
 def the_air_is_shown_as_it_is_heard(world):
     browser = world.open("/air")

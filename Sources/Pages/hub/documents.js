@@ -6,6 +6,7 @@ import { cut, line, named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { ask } from "../stores/api.js";
 import { put, remove } from "../stores/change.js";
+import { documentDraft, keepDocument, ofDocument } from "../stores/drafts.js";
 import { query } from "../stores/query.js";
 import { route } from "../shell/route.js";
 import { fleet } from "./live.js";
@@ -70,6 +71,9 @@ export class Documents {
     this.offer();
   }
 
+  /** Of a document that is written as a text. */
+  #draft(key) { return ofDocument(`${encodeURIComponent(this.#gateway)}/${pathOf(key)}`, this.#shell.session.person); }
+
   get #path() { return `/v1/gateways/${encodeURIComponent(this.#gateway)}`; }
 
   async load(isMore = false) {
@@ -114,27 +118,30 @@ export class Documents {
   #row(one) {
     const place = make("li", {});
     const [kind, key, field] = one.key.split("/");
+    const draft = this.#shell.mayChange ? documentDraft(this.#draft(one.key)) : null;
     const setting = kind === "settings" && has(`document.${key}`);
-    fill(place, make("span", { class: "grow" }, setting ? make("strong", { text: t(`document.${key}`) }) : kind === "node" ? [make("strong", {}, named(this.#names.get(key) || key.slice(0, 12))), " ", has(`fleet.${field}`) ? t(`fleet.${field}`) : cut(field ?? "", 20)] : make("code", { class: "break", text: cut(one.key, 120) }), ": ", line(told(one.value), 300)),
+    fill(place, make("span", { class: "grow" }, setting ? make("strong", { text: t(`document.${key}`) }) : kind === "node" ? [make("strong", {}, named(this.#names.get(key) || key.slice(0, 12))), " ", has(`fleet.${field}`) ? t(`fleet.${field}`) : cut(field ?? "", 20)] : make("code", { class: "break", text: cut(one.key, 120) }), ": ", line(told(one.value), 300),
+        draft ? [" · ", make("span", { class: "draft", text: t("list.draft") }), line(draft.text, 120), " ", make("span", { class: "quiet small", text: t("edit.kept") })] : null),
       make("span", { class: "quiet small" }, t(one.by_hub ? "documents.by-hub" : "documents.by-gateway"), " · ", when(one.updated_at)),
       // As it told last: nobody tells what it permitted when this was written.
       one.by_hub && one.permitted === false ? make("span", { class: "trouble-line small break", text: t("documents.unpermitted-now", { line: one.permits }) }) : null,
       this.#shell.mayChange ? [make("button", { type: "button", class: "button small", text: t("documents.edit"), data: { key: one.key }, on: { click: () => this.#edit(one, place) } }),
-        make("button", { type: "button", class: "button small danger", text: t("documents.delete"), on: { click: () => this.#change(() => remove(`${this.#path}/documents/${pathOf(one.key)}`)) } })] : null);
+        make("button", { type: "button", class: "button small danger", text: t("documents.delete"), on: { click: () => this.#change(() => remove(`${this.#path}/documents/${pathOf(one.key)}`), { draft: this.#draft(one.key) }) } })] : null);
     return place;
   }
 
   #edit(one, place) {
+    const [draft, was] = [this.#draft(one.key), Array.isArray(one.value) ? one.value.join(", ") : String(one.value)];
     const choices = SETTINGS[one.key] ?? (typeof one.value === "boolean" ? [true, false] : null);
     const field = Array.isArray(choices) ? make("select", { class: "field narrow", "aria-label": cut(one.key, 120) }, choices.map((value) => make("option", { value: JSON.stringify(value), text: told(value), selected: value === one.value })))
-      : make(typeof one.value === "string" && one.value.length > 60 ? "textarea" : "input", { class: "field", type: typeof one.value === "number" ? "number" : null, min: typeof one.value === "number" ? 1 : null, max: typeof one.value === "number" ? 3600 : null, maxlength: 2000, dir: "auto", autocomplete: "off", "aria-label": cut(one.key, 120), value: Array.isArray(one.value) ? one.value.join(", ") : String(one.value) });
-    const back = () => { form.remove(); this.#draw(); this.#focusOn(one.key); };
+      : make(typeof one.value === "string" && one.value.length > 60 ? "textarea" : "input", { class: "field", type: typeof one.value === "number" ? "number" : null, min: typeof one.value === "number" ? 1 : null, max: typeof one.value === "number" ? 3600 : null, maxlength: 2000, dir: "auto", autocomplete: "off", "aria-label": cut(one.key, 120), value: documentDraft(draft)?.text ?? was, on: { input: () => keepDocument(draft, field.value.trim() === was ? null : { text: field.value, was }) } });
+    const back = () => { keepDocument(draft, null); form.remove(); this.#draw(); this.#focusOn(one.key); };
     const form = make("form", { class: "row wrap grow", on: {
       keydown: (event) => { if (event.key === "Escape") { event.stopPropagation(); back(); } },
       submit: (event) => {
         event.preventDefault();
         const value = Array.isArray(choices) ? JSON.parse(field.value) : Array.isArray(one.value) ? field.value.split(",").map((part) => part.trim()).filter(Boolean) : typeof one.value === "number" ? Number(field.value) : field.value.trim();
-        this.#change(() => put(`${this.#path}/documents/${pathOf(one.key)}`, { value }), { form, key: one.key });
+        this.#change(() => put(`${this.#path}/documents/${pathOf(one.key)}`, { value }), { form, key: one.key, draft });
       } } },
     make("span", { class: "small break", text: has(`document.${one.key.slice(9)}`) ? t(`document.${one.key.slice(9)}`) : cut(one.key, 120) }), make("span", { class: "grow" }, field),
     make("button", { type: "submit", class: "button primary", text: t("documents.save") }), make("button", { type: "button", class: "button", text: t("cancel"), on: { click: back } }));
@@ -148,10 +155,11 @@ export class Documents {
     place?.focus({ preventScroll: true });
   }
 
-  async #change(work, { form, key } = {}) {
+  async #change(work, { form, key, draft } = {}) {
     const gateway = this.#gateway;
     try {
       const edited = await work();
+      if (draft) keepDocument(draft, null);
       // Another one was chosen meanwhile.
       if (gateway !== this.#gateway) return;
       const hadFocus = form?.contains(document.activeElement);

@@ -8,6 +8,7 @@ import { cut, line, named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { ask } from "../stores/api.js";
 import { put, remove } from "../stores/change.js";
+import { ofDocument } from "../stores/drafts.js";
 import { query } from "../stores/query.js";
 import { inTurn } from "../stores/turn.js";
 import { contactMark } from "./contact.js";
@@ -26,6 +27,8 @@ export class GatewayDetails {
   #stamp = null;
   #timer = 0;
   #edits;
+  /** The radio that the notes are of. */
+  #key = null;
   #isClosed = false;
   /** Places of its radio's contact table: `{used, most}`; `null`: not known. */
   #table = null;
@@ -36,7 +39,7 @@ export class GatewayDetails {
     [this.gateway, this.#shell, this.#shut] = [gateway, shell, shut];
     this.facts = make("div", { class: "plain" });
     this.notes = make("section", { class: "notes" });
-    this.#edits = new Editable(this.notes);
+    this.#edits = new Editable(this.notes, live);
     this.messages = make("section", { class: "plain" });
     this.nodes = make("section", { class: "plain" });
     this.element = make("div", { class: "details-inside" }, this.facts, this.notes, this.messages, this.nodes);
@@ -49,6 +52,7 @@ export class GatewayDetails {
   close() {
     this.#isClosed = true;
     for (const end of this.#ends) end();
+    this.#edits.close();
     clearTimeout(this.#timer);
   }
 
@@ -100,11 +104,10 @@ export class GatewayDetails {
   #drawNotes(row) {
     const version = JSON.stringify([row.name, row.radio, row.note, row.tags, row.radio_key]);
     const values = { alias: row.name && row.name !== row.radio && row.name !== row.gateway ? row.name : "", note: row.note ?? "", tags: (row.tags ?? []).join(", ") };
-    if (this.notes.dataset.version === version || this.#edits.isInUse) return;
+    if (this.notes.dataset.version === version) return;
     this.notes.dataset.version = version;
-    // What was saved here is there already, and says so.
-    const fields = [...this.notes.querySelectorAll(".field")];
-    if (fields.length && fields.every((field) => field.value.trim() === values[field.name])) return;
+    if (this.#edits.isShown && row.radio_key === this.#key) { this.#edits.update(values); return; }
+    this.#key = row.radio_key;
     if (!this.#shell.mayChange || !row.radio_key) {
       const shown = [row.note ? make("p", { class: "break" }, make("bdi", { text: cut(row.note, 1000) })) : null, row.tags?.length ? make("p", { class: "row wrap" }, row.tags.map((tag) => make("span", { class: "tag" }, line(tag, 32)))) : null];
       fill(this.notes, row.note || row.tags?.length ? [make("h3", { text: t("fleet.notes") }), shown] : null);
@@ -116,10 +119,13 @@ export class GatewayDetails {
 
   /** A document of the gateway's own radio. */
   #editable(row, name, value, most) {
-    return this.#edits.field(name, { id: `gateway-${name}`, label: t(`fleet.${name}`), value, hint: t(`fleet.${name}-why`), most, save: async (given) => {
+    return this.#edits.field(name, { id: `gateway-${name}`, label: t(`fleet.${name}`), value, hint: t(`fleet.${name}-why`), most, draft: ofDocument(`${encodeURIComponent(this.gateway)}/node/${row.radio_key}/${name}`, this.#shell.session.person), save: async (given) => {
       const path = `${this.#path}/documents/node/${row.radio_key}/${name}`;
+      const told = () => JSON.stringify(fleet.rows.get(this.gateway)?.[name === "alias" ? "name" : name]);
+      const before = told();
       const edited = await (given.length ? put(path, { value: given }) : remove(path));
-      fleet.patch(this.gateway, name === "alias" ? { name: given || row.radio || this.gateway } : { [name]: given.length ? given : undefined });
+      // What the stream has told meanwhile is newer.
+      if (told() === before) fleet.patch(this.gateway, name === "alias" ? { name: given || row.radio || this.gateway } : { [name]: given.length ? given : undefined });
       return edited.permitted === false ? t("documents.unpermitted", { line: edited.permits }) : null;
     } });
   }

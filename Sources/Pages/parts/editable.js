@@ -1,52 +1,148 @@
-// Notes that are edited in their place: each is saved when one leaves its field.
+// Notes that are edited in their place: each is saved when one leaves its field. What could not be saved is kept, and tried again.
 import { make } from "./page.js";
 import { t } from "./words.js";
+import { areDraftsKept, documentDraft, keepDocument } from "../stores/drafts.js";
+
+/** What waits to be saved, also once its view is left: by its draft's name. */
+const waiting = new Map();
+const streams = new WeakSet();
+let isTrying = false;
+
+addEventListener("beforeunload", (event) => { if (!areDraftsKept()) event.preventDefault(); });
+
+/** In turn, as often as the stream says that there is a line. */
+async function tryAgain() {
+  if (isTrying) return;
+  isTrying = true;
+  try { for (const again of [...waiting.values()]) await again(); } finally { isTrying = false; }
+}
 
 export class Editable {
   #place;
-  #saving = 0;
+  #fields = new Map();
 
-  /** `place`: where the fields are. */
-  constructor(place) { this.#place = place; }
+  /** `place`: where the fields are; `live`: the host's stream. */
+  constructor(place, live) {
+    this.#place = place;
+    if (streams.has(live)) return;
+    streams.add(live);
+    live.on("again", tryAgain);
+  }
 
-  /** What one writes, what is on its way, and what was not taken stay. */
-  get isInUse() { return this.#saving > 0 || this.#place.contains(document.activeElement) || this.#place.querySelector("[aria-invalid]") !== null; }
+  /** Whether its fields are shown. */
+  get isShown() { return this.#place.querySelector(".editable") !== null; }
 
-  /** `save(given)`: a text, or tags; resolves when it is saved, with words that are to be shown, if any. */
-  field(name, { id, label, value, hint, most, save }) {
+  /** Values as they are by now, by the field's name. What one writes stays. */
+  update(values) { for (const [name, value] of Object.entries(values)) this.#fields.get(name)?.show(value); }
+
+  /** The view is left: what is written is saved, also where nobody has left its field. */
+  close() { for (const { close } of this.#fields.values()) close(); }
+
+  /** `draft`: its name; `save(given)`: a text, or tags; resolves when it is saved, with words that are to be shown, if any. */
+  field(name, { id, label, value, hint, most, draft, save }) {
+    const tagsOf = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
+    const written = () => (name === "tags" ? tagsOf(field.value).join(", ") : field.value.trim());
     const state = make("span", { class: "quiet small", role: "status" });
+    // The newest attempt, and how many are under way; what was saved here last; what the host has told meanwhile.
+    let [turn, saving, saved, told] = [0, 0, null, null];
+    // What is kept is over another text than the one that is there by now.
+    let isOlder = false;
+    const forget = () => { keepDocument(draft, null); waiting.delete(draft); isOlder = false; };
+    const tellNewer = () => {
+      waiting.delete(draft);
+      isOlder = true;
+      state.textContent = t("edit.newer", { text: value.slice(0, 80) || "–" });
+    };
+    const mark = (isInvalid) => { if (isInvalid) field.setAttribute("aria-invalid", "true"); else field.removeAttribute("aria-invalid"); };
+
+    const commit = async () => {
+      const text = written();
+      const mine = turn += 1;
+      keepDocument(draft, { text, was: value });
+      saving += 1;
+      [told, isOlder] = [null, false];
+      let more = null;
+      try {
+        more = await save(name === "tags" ? tagsOf(text) : text);
+      } catch (trouble) {
+        if (mine !== turn) return;
+        const isLater = trouble.isCut || trouble.status === 401;
+        if (isLater) waiting.set(draft, again);
+        else waiting.delete(draft);
+        mark(!isLater);
+        state.textContent = `${t(isLater ? "edit.later" : "not-saved")} ${trouble.message}`;
+        return;
+      } finally {
+        saving -= 1;
+      }
+      value = saved = text;
+      if (mine !== turn) return;
+      waiting.delete(draft);
+      mark(false);
+      state.textContent = more ? `${t("saved")} ${more}` : t("saved");
+      // What was written while it was saved is still to be.
+      keepDocument(draft, written() === text ? null : { text: field.value, was: text });
+      if (told !== null) show(told);
+    };
+
+    /** Another tab may have saved or discarded it, and who writes is not disturbed. */
+    const again = async () => {
+      if (![field.value, written()].includes(documentDraft(draft)?.text)) waiting.delete(draft);
+      else if (document.activeElement !== field && !saving) await commit();
+    };
+
+    const show = (now) => {
+      told = now;
+      if (saving || now === value) return;
+      value = now;
+      const isOurs = now === saved || now === written();
+      if (documentDraft(draft) && now !== written()) { tellNewer(); return; }
+      forget();
+      field.value = now;
+      mark(false);
+      state.textContent = t(isOurs ? "saved" : "edit.replaced");
+    };
+
+    const leave = () => { if (documentDraft(draft) && written() !== value && !saving) commit(); };
+    // Nobody has looked at what is newer.
+    const close = () => { if (!isOlder) leave(); };
+
     const field = make(name === "note" ? "textarea" : "input", {
       class: "field", id, name, value, placeholder: hint, maxlength: most, rows: name === "note" ? 2 : null, dir: "auto", autocomplete: "off",
       on: {
         keydown: (event) => {
           if (event.key === "Enter" && name !== "note" && !event.isComposing) field.blur();
           else if (event.key === "Escape") {
+            forget();
             field.value = value;
-            field.removeAttribute("aria-invalid");
+            mark(false);
             state.textContent = "";
             field.blur();
             event.stopPropagation();
           }
         },
-        change: async () => {
-          const text = field.value.trim();
-          this.#saving += 1;
-          let more = null;
-          try {
-            more = await save(name === "tags" ? text.split(",").map((one) => one.trim()).filter(Boolean) : text);
-          } catch (trouble) {
-            field.setAttribute("aria-invalid", "true");
-            state.textContent = `${t("not-saved")} ${trouble.message}`;
-            return;
-          } finally {
-            this.#saving -= 1;
-          }
-          value = text;
-          state.textContent = more ? `${t("saved")} ${more}` : t("saved");
-          field.removeAttribute("aria-invalid");
+        input: () => {
+          if (written() === value) forget();
+          else keepDocument(draft, { text: field.value, was: value });
         },
+        change: commit,
+        // A draft from before is no change.
+        blur: () => { if (document.hasFocus()) leave(); },
       },
     });
+    const kept = documentDraft(draft);
+    if (kept) {
+      field.value = kept.text;
+      if (written() === value) {
+        forget();
+        field.value = value;
+      } else if (kept.was !== value) tellNewer();
+      else {
+        state.textContent = t("edit.kept");
+        waiting.set(draft, again);
+      }
+    }
+    this.#fields.set(name, { show, close });
     return make("div", { class: "editable" }, make("label", { for: id, text: label }), field, state);
   }
 }

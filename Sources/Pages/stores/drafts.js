@@ -21,9 +21,27 @@ const NOTE = /^note (\d+) /;
 /** As `ofCommand`, for a note that is written for an alert. */
 export function ofNote(alert, person) { return `note ${alert} ${person}`; }
 
+const DOCUMENT = /^document (\S+) (.*)$/;
+
+/** As `ofCommand`, for a field of a document: `path` has no blanks. A gateway's pages know no persons. */
+export function ofDocument(path, person = "") { return `document ${path} ${person}`; }
+
+/** What was written into a document and is not saved: `{text, was}`, what was there before; `null`: nothing. No text is one as well: it deletes. */
+export function documentDraft(name) { return drafts.value[name] ?? null; }
+
+export function keepDocument(name, draft) {
+  const all = drafts.value;
+  if (!draft && !(name in all)) return;
+  if (draft) all[name] = draft;
+  else delete all[name];
+  drafts.value = all;
+}
+
 /** Nobody else's. A gateway knows no persons: there all are of whoever may sign in. */
 function own(person) {
   const isOwn = (name) => {
+    const document = DOCUMENT.exec(name);
+    if (document) return name === ofDocument(document[1], person);
     const note = NOTE.exec(name);
     return note ? name === ofNote(note[1], person) : !name.startsWith(COMMAND) || ["to", "text", "gateway"].some((field) => name === ofCommand(field, person));
   };

@@ -9,6 +9,7 @@ import { chart, newestOnly } from "../parts/chart.js";
 import { Editable } from "../parts/editable.js";
 import { busy, refill } from "../parts/held.js";
 import { allRows, order } from "../stores/api.js";
+import { ofDocument } from "../stores/drafts.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
 import { inTurn } from "../stores/turn.js";
@@ -51,7 +52,7 @@ export class NodeDetails {
     this.answers = make("div", { class: "answers" });
     this.asks = make("section", { class: "asks" });
     this.notes = make("section", { class: "notes" });
-    this.#edits = new Editable(this.notes);
+    this.#edits = new Editable(this.notes, live);
     this.element = make("div", { class: "details-inside node-details" }, this.top, this.notes, this.asks, this.heard, this.readings);
     this.#ends = [nodes.subscribe(() => this.#draw()), live.on("journal", ({ kind, body }) => { if (["telemetry", "node_status", "node_neighbours", "node_clock"].includes(kind) && body.node === key) this.#read(); }), live.on("linked", () => this.#read()), live.on("again", () => { if (this.#isRefused) this.#read(); })];
     this.#draw();
@@ -59,7 +60,10 @@ export class NodeDetails {
     this.#read();
   }
 
-  close() { for (const end of this.#ends) end(); }
+  close() {
+    for (const end of this.#ends) end();
+    this.#edits.close();
+  }
 
   #draw() {
     const node = nodes.get(this.key);
@@ -120,17 +124,20 @@ export class NodeDetails {
   // MARK: Notes
 
   #drawNotes(node) {
-    if (this.#edits.isInUse) return;
+    const values = { alias: node.alias ?? "", note: node.note ?? "", tags: (node.tags ?? []).join(", ") };
+    if (this.#edits.isShown) { this.#edits.update(values); return; }
     fill(this.notes, make("h3", { text: t("node.notes") }),
-      this.#editable("alias", node.alias ?? "", 64), this.#editable("note", node.note ?? "", 1000), this.#editable("tags", (node.tags ?? []).join(", "), 512));
+      this.#editable("alias", values.alias, 64), this.#editable("note", values.note, 1000), this.#editable("tags", values.tags, 512));
   }
 
   #editable(name, value, most) {
-    return this.#edits.field(name, { id: `node-${name}`, label: t(`node.${name}`), value, hint: t(`node.${name}-why`), most, save: async (given) => {
+    return this.#edits.field(name, { id: `node-${name}`, label: t(`node.${name}`), value, hint: t(`node.${name}-why`), most, draft: ofDocument(`${live.gateway}/node/${this.key}/${name}`), save: async (given) => {
+      const told = () => JSON.stringify(nodes.get(this.key)?.[name]);
+      const before = told();
       await order(`/v1/node/${name}`, { node: this.key, ...(given.length ? { value: given } : {}) });
-      // Its document comes by the stream as well; without a line it is shown now.
+      // Its document comes by the stream as well; without a line it is shown now. What that has told meanwhile is newer.
       const node = nodes.get(this.key);
-      if (node) node[name] = given.length ? given : undefined;
+      if (node && told() === before) node[name] = given.length ? given : undefined;
       nodes.changed();
     } });
   }
