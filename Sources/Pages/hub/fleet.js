@@ -194,7 +194,7 @@ export class View {
       cell("contact", contactMark(row)),
       cell("radio", row.radio ? named(row.radio) : null, row.radio_state && row.radio_state !== "up" ? make("span", { class: "quiet small", text: has(`state.${row.radio_state}`) ? t(`state.${row.radio_state}`) : row.radio_state }) : null),
       cell("battery", row.battery_mv ? volts(row.battery_mv) : ""),
-      cell("waiting", row.pending ? number(row.pending) : ""),
+      cell("waiting", row.pending ? `${number(row.pending)}+` : ""),
       cell("nodes", row.nodes === undefined ? "–" : number(row.nodes)),
       cell("message", row.last_message ? [when(row.last_message.at), " ", line(row.last_message.text ?? "", 60)] : ""),
       cell("version", make("span", { class: "small", text: cut(row.version ?? "", 24) })));

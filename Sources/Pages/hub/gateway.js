@@ -91,7 +91,7 @@ export class GatewayDetails {
         fact("fleet.gateway", gatewayName(row.gateway).includes(row.gateway) ? null : make("code", { text: cut(row.gateway, 64) })),
         fact("fleet.contact", contactMark(row)), fact("fleet.link-since", row.linked && row.link_since ? when(row.link_since) : null), fact("fleet.seen", when(row.last_seen)),
         fact("fleet.radio", row.radio ? named(row.radio) : null), fact("fleet.model", plain(row.model)), fact("fleet.link", plain(row.link)), fact("fleet.sync", has(`sync.${row.sync}`) ? t(`sync.${row.sync}`) : plain(row.sync)),
-        fact("fleet.battery", row.battery_mv ? volts(row.battery_mv) : null), fact("fleet.pending", row.pending === undefined ? null : number(row.pending)),
+        fact("fleet.battery", row.battery_mv ? volts(row.battery_mv) : null), fact("fleet.pending", row.pending ? t("fleet.pending-of", { number: number(row.pending) }) : null),
         fact("fleet.position", row.position ? `${number(row.position.lat, 4)}, ${number(row.position.lon, 4)}` : null),
         fact("fleet.table", this.#table ? t("fleet.table-of", { used: number(this.#table.used), most: number(this.#table.most) }) : null),
         fact("fleet.nodes", row.nodes === undefined ? null : number(row.nodes)), fact("fleet.today", row.messages_today === undefined ? null : number(row.messages_today)), fact("fleet.events", number(row.events ?? 0)),
