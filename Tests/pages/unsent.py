@@ -80,6 +80,34 @@ def an_answer_that_is_not_the_gateways_is_no_refusal(world):
 
 
 @test
+def what_another_tab_has_sent_is_shown_until_its_row_is(world):
+    browser = chat(world)
+    text, id = fresh("sent by the other tab"), secrets.token_hex(16)
+    browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({ live }) => live.isLinked)"))
+    # As the browser tells it: written while both are cut, and taken away by the other one, which has its line back.
+    shown = browser.script("""const [id, text, conversation] = arguments;
+      return Promise.all(["live", "outbox"].map((one) => import(`/pages/stores/${one}.js`))).then(async ([{ live }, { outbox }]) => {
+        const told = () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+        live.isLinked = false;
+        const entry = JSON.stringify([{ id, conversation, text, split: false, at: Date.now(), gateway: live.gateway }]);
+        localStorage.setItem("meshpost.outbox", entry);
+        dispatchEvent(new StorageEvent("storage", { key: "meshpost.outbox", oldValue: "[]", newValue: entry }));
+        await told();
+        const seen = () => [...document.querySelectorAll(".message.waiting")].filter((one) => one.innerText.includes(text)).length;
+        const before = seen();
+        localStorage.setItem("meshpost.outbox", "[]");
+        dispatchEvent(new StorageEvent("storage", { key: "meshpost.outbox", oldValue: entry, newValue: "[]" }));
+        await told();
+        const after = seen();
+        live.isLinked = true;
+        return [before, after];
+      })""", id, text, PUBLIC)
+    assert shown == [1, 1], shown
+    world.gateway.ask("POST", "/v1/send", {"to": PUBLIC.removeprefix("channel:"), "text": text, "id": id})
+    browser.until("its row, once", lambda: not browser.all(".message.waiting") and browser.text(".chat-scroll").count(text) == 1)
+
+
+@test
 def a_double_click_on_send_leaves_the_focus_in_the_field(world):
     browser = chat(world)
     first, second = fresh("clicked twice"), fresh("answer lost")

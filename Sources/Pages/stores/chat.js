@@ -3,6 +3,7 @@ import { allRows } from "./api.js";
 import { compare, parts } from "./cursor.js";
 import { live } from "./live.js";
 import { outbox } from "./outbox.js";
+import { passed } from "./passed.js";
 import { query } from "./query.js";
 import { ServedStore } from "./store.js";
 
@@ -56,7 +57,7 @@ export class Chat extends ServedStore {
     this.rows = rows;
     this.hasOlder = rows.length >= FIRST_ROWS;
     this.hasNewer = false;
-    outbox.seen(rows);
+    for (const waiting of [outbox, passed]) waiting.seen(rows);
   }
 
   /** The stream has not told all: neither what came, nor what became of what is here. */
@@ -74,7 +75,7 @@ export class Chat extends ServedStore {
     if (!rows.length) { await this.read(); return; }
     this.hasOlder = rows.length >= limit && (this.hasOlder || compare(rows[0].cursor, this.rows[0].cursor) > 0);
     this.rows = rows;
-    outbox.seen(rows);
+    for (const waiting of [outbox, passed]) waiting.seen(rows);
   }
 
   /** The stretch around a row. */

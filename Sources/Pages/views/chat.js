@@ -15,6 +15,7 @@ import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
 import { outbox } from "../stores/outbox.js";
+import { passed } from "../stores/passed.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
 import { styled } from "../shell/styled.js";
@@ -60,6 +61,7 @@ export class OpenChat {
       conversations.subscribe(() => { this.#keys = null; this.#begin(); this.#head(); }),
       gateway.subscribe(() => this.composer.update()),
       outbox.subscribe(() => this.#draw()),
+      passed.subscribe(() => this.#draw()),
       live.subscribe(() => this.#draw()),
       live.on("message", (row) => this.#heard(row)),
     ];
@@ -243,6 +245,9 @@ export class OpenChat {
 
   // MARK: Messages
 
+  /** What was written and is not among the rows yet. */
+  get #unseen() { return [...outbox.of(this.id), ...passed.of(this.id)]; }
+
   #items() {
     const { rows, hasOlder, hasNewer } = this.#chat;
     const items = [];
@@ -268,7 +273,7 @@ export class OpenChat {
       items.push({ key: row.cursor, kind: "message", row, isJoined, version: this.#version(row, isJoined) });
       last = row;
     }
-    if (!hasNewer) for (const entry of outbox.of(this.id)) items.push({ key: `outbox ${entry.id}`, kind: "outbox", entry, version: [entry.trouble?.words, entry.unsure, live.isLinked, outbox.isKept(entry)].join() });
+    if (!hasNewer) for (const entry of this.#unseen) items.push({ key: `outbox ${entry.id}`, kind: "outbox", entry, version: [entry.trouble?.words, entry.unsure, live.isLinked, outbox.isKept(entry)].join() });
     return items;
   }
 
@@ -285,7 +290,7 @@ export class OpenChat {
     this.list.set(this.#items(), this.#chat.hasNewer);
     this.#hold(held);
     this.#say(trouble && !this.#chat.rows.length ? trouble : null);
-    if (isLoaded && !this.#isPlaced && (this.#chat.rows.length || outbox.of(this.id).length)) {
+    if (isLoaded && !this.#isPlaced && (this.#chat.rows.length || this.#unseen.length)) {
       this.#isPlaced = true;
       if (this.#isEndWanted) this.#toEnd();
       else if (this.#at) this.#goTo(this.#at);
@@ -303,7 +308,7 @@ export class OpenChat {
   /** The focus of a row that is gone. One that waited and is stored by now has another key: it is the same message. */
   #hold(row) {
     const id = row?.dataset.waiting;
-    if (!id || row.isConnected || outbox.of(this.id).some((entry) => entry.id === id)) return;
+    if (!id || row.isConnected || this.#unseen.some((entry) => entry.id === id)) return;
     const stored = this.#chat.rows.find((one) => one.outgoing?.split("/")[0] === id);
     if (stored && this.list.show(stored.cursor)) this.list.element(stored.cursor).focus({ preventScroll: true });
   }
@@ -311,7 +316,7 @@ export class OpenChat {
   #say(trouble) {
     this.scroller.querySelector(".empty:not([role])")?.remove();
     showTrouble(this.scroller, trouble, () => this.#chat.newest());
-    if (!trouble && this.#chat.isLoaded && !this.#chat.rows.length && !outbox.of(this.id).length) {
+    if (!trouble && this.#chat.isLoaded && !this.#chat.rows.length && !this.#unseen.length) {
       const kind = conversations.get(this.id)?.kind ?? "direct";
       this.scroller.prepend(make("div", { class: "empty" }, icon("chats"), make("h2", { text: t("chat.empty") }), make("p", { class: "quiet", text: t(`chat.empty-${kind}`) })));
     }
@@ -380,7 +385,7 @@ export class OpenChat {
         !trouble && entry.unsure ? make("div", { class: "failed" }, make("p", { text: t("chat.unsure", { status: entry.unsure }) }),
           make("div", { class: "row" },
             make("button", { type: "button", class: "link", text: t("retry"), on: { click: () => outbox.flush() } }),
-            make("button", { type: "button", class: "link", text: t("discard"), on: { click: () => outbox.discard(entry.id) } }))) : null,
+            make("button", { type: "button", class: "link", text: t("discard"), on: { click: () => { outbox.discard(entry.id); passed.discard(entry.id); } } }))) : null,
         trouble ? make("div", { class: "failed" }, make("p", { text: trouble.code === "too_long" ? t("chat.too-long") : trouble.words, lang: trouble.code === "too_long" ? null : "en" }),
           trouble.remedy ? make("p", { class: "quiet", lang: "en" }, coded(trouble.remedy)) : null,
           make("div", { class: "row" },
