@@ -981,6 +981,16 @@ def notes_of_a_node_are_edited(world):
     world.gateway.ask("POST", "/v1/node/alias", {"node": key})
 
 
+@test
+def a_chat_without_messages_is_headed_by_its_nodes_name(world):
+    node = r1(world)
+    browser = world.browser()
+    browser.command("Page.addScriptToEvaluateOnNewDocument", source="""const real = window.fetch;
+      window.fetch = (path, ...more) => (path === "/v1/conversations" ? Promise.resolve(new Response("")) : real(path, ...more));""")
+    browser.go(f"{world.host.base}/conversations/node:{node['key'][:12]}")
+    browser.until("its name", lambda: browser.text(".chat-head h1").strip() == (node.get("alias") or node["name"]))
+
+
 OFFLINE = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
 
 

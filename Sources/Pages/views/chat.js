@@ -14,6 +14,7 @@ import { compare } from "../stores/cursor.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
+import { nodeName, nodes } from "../stores/nodes.js";
 import { outbox } from "../stores/outbox.js";
 import { passed } from "../stores/passed.js";
 import { onKeys } from "../shell/keys.js";
@@ -62,6 +63,7 @@ export class OpenChat {
       gateway.subscribe(() => this.composer.update()),
       outbox.subscribe(() => this.#draw()),
       passed.subscribe(() => this.#draw()),
+      nodes.subscribe(() => this.#head()),
       live.subscribe(() => this.#draw()),
       live.on("message", (row) => this.#heard(row)),
     ];
@@ -220,7 +222,9 @@ export class OpenChat {
 
   #head() {
     const one = conversations.get(this.id);
-    const name = one ? shownName(one) : this.id.replace(/^\w+:/, "");
+    // Before its first message a node has no conversation.
+    const node = !one && conversations.isLoaded && this.id.startsWith("node:") ? this.#node() : null;
+    const name = one ? shownName(one) : node ? nodeName(node) : this.id.replace(/^\w+:/, "");
     const kind = one?.kind ?? (this.id.startsWith("channel:") ? "channel" : "direct");
     const version = [name, kind, one && conversations.digits(one), one?.on_radio, one?.muted, this.#shell.isNarrow, route.get("details")].join();
     if (this.head.dataset.version === version) return;
@@ -233,6 +237,11 @@ export class OpenChat {
       one ? iconButton(one.muted ? "muted" : "bell", t(one.muted ? "chat.unmute" : "chat.mute"), () => this.#mute(!one.muted), { "aria-pressed": String(Boolean(one.muted)) }) : null,
       iconButton("details", t("details"), () => route.set({ details: route.get("details") ? undefined : "1", message: undefined }, { replace: false }),
         { "aria-expanded": String(Boolean(route.get("details"))) }));
+  }
+
+  #node() {
+    if (!nodes.isLoaded && !nodes.isReading && !nodes.trouble) nodes.need();
+    return nodes.byPrefix(this.id.slice("node:".length));
   }
 
   /** No number is shown at it, in any browser; or again. */
