@@ -31,7 +31,7 @@ export class View {
     this.tabs = make("div", { class: "chips", role: "group", "aria-label": t("fleet.show") });
     this.place = make("div", { class: "hub-scroll", tabindex: 0, role: "group", "aria-label": t("hub.commands") });
     fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.commands") })), make("div", { class: "filters" }, this.tabs), this.place);
-    this.#ends = [fleet.subscribe(() => this.#part?.offer?.()), live.on("command", (row) => this.#part?.came?.(row)), live.on("hello", () => this.#part?.load()), live.on("again", () => { if (this.#part?.isRefused) this.#part.load(); })];
+    this.#ends = [fleet.subscribe(() => this.#part?.offer?.()), live.on("command", (row) => this.#part?.came?.(row)), live.on("hello", () => { this.#part?.back?.(); this.#part?.load(); }), live.on("again", () => { if (this.#part?.isRefused) this.#part.load(); })];
     onKeys({ Escape: () => { if (!route.id) return false; this.shut(); return true; } });
   }
 
@@ -74,6 +74,8 @@ class Commands {
   #meanwhile = [];
   #isStale = false;
   #trouble = null;
+  /** Nobody has answered what was sent last. */
+  #isCut = false;
   /** What is shown beside the list: the same is not made anew, as somebody may be reading it. */
   #details = "";
 
@@ -120,6 +122,13 @@ class Commands {
     return drafted || addressed || (names.length === 1 ? names[0][0] : "");
   }
 
+  /** The line is back: whether what was sent has arrived is in the list. Sent again, it is the same command. */
+  back() {
+    if (!this.#isCut) return;
+    this.#isCut = false;
+    this.answer.textContent = "";
+  }
+
   #fit() {
     const isMessage = this.what.value === "send";
     this.ofMessage.hidden = !isMessage;
@@ -143,6 +152,7 @@ class Commands {
 
   async #order() {
     this.answer.textContent = t("commands.under-way");
+    this.#isCut = false;
     const command = this.what.value;
     const [path, body] = [`/v1/gateways/${encodeURIComponent(this.gateway.value)}/commands?wait_s=10`, { command, ...(command === "send" ? { to: this.to.value, text: this.text.value } : {}) }];
     // The id stays until the hub has answered: sent again after a cut it is the same command. What was changed meanwhile is another one.
@@ -159,6 +169,7 @@ class Commands {
       }
     } catch (trouble) {
       if (!trouble.isCut) this.id = undefined;
+      this.#isCut = trouble.isCut;
       this.answer.textContent = trouble.message;
     }
     this.load();
