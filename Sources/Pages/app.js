@@ -1,4 +1,4 @@
-// The pages' beginning, for each host's own shell: words, session, then the shell, and each view when it is first wanted.
+// The pages' beginning: words, session, the host's shell, and each view when it is first wanted.
 import { loadWords, t } from "./parts/words.js";
 import { fill, make } from "./parts/page.js";
 import { ask, onSignedOut, order } from "./stores/api.js";
@@ -14,8 +14,9 @@ function takeSecret() {
   return secret;
 }
 
-/** The service worker fetches all files: not while the first view needs the line. What the page has before it is there goes through it once more. */
-function keepShell(worker) {
+/** After the first view. The service worker fetches all files; what the page has before it goes through it once more. */
+function keepShell({ worker, ...host }) {
+  setTimeout(() => import("./shell/later.js").then(({ later }) => later(host)).catch(() => { /* as it was */ }), 3000);
   if (!("serviceWorker" in navigator)) return;
   navigator.serviceWorker.addEventListener("controllerchange", () => {
     for (const { name } of performance.getEntriesByType("resource")) if (name.startsWith(`${location.origin}/pages/`)) fetch(name).catch(() => { /* not kept */ });
@@ -34,7 +35,7 @@ async function show(host) {
   const secret = takeSecret();
   route.start();
   const [, session] = await Promise.all([loadWords(), findSession(secret)]);
-  keepShell(host.worker);
+  keepShell(host);
   onSignedOut(() => signIn(host, { signed_in: false }, () => location.reload()));
   if (session.signed_in) await open(host, session);
   else await signIn(host, session, (signed) => open(host, signed));

@@ -1,6 +1,6 @@
-// A hub's pages, as gateway.js begins those of a gateway.
+// As gateway.js, of a hub.
 import { begin } from "./app.js";
 import { live } from "./hub/live.js";
 import { HubShell } from "./hub/shell.js";
 
-begin({ live, Shell: HubShell, worker: "/worker.js?host=hub" });
+begin({ live, Shell: HubShell, worker: "/worker.js?host=hub", event: "hello", more: () => import("./hub/seen.js") });

@@ -995,6 +995,41 @@ OFFLINE = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThrou
 
 
 @test
+def a_cut_line_keeps_neither_the_menu_nor_a_view_for_good(world):
+    browser = world.open("/conversations")
+    browser.until("conversations", lambda: browser.all("a.conversation"))
+    browser.until("what comes later", lambda: browser.script("""const names = performance.getEntriesByType("resource").map(({ name }) => name);
+      return ["shell/dialog.js", "parts/drawings.js", "later.css", "-more.js"].every((one) => names.some((name) => name.endsWith(one)))"""))
+    browser.command("Network.enable")
+    browser.command("Network.setCacheDisabled", cacheDisabled=True)
+    browser.command("Network.setBypassServiceWorker", bypass=True)
+    line = """return import("/pages/stores/live.js").then(({ live }) => {
+      [live.isLinked, live.since] = arguments[0] ? [true, null] : [false, Date.now()];
+      if (arguments[0]) live.tell("linked");
+      live.changed();
+    })"""
+    browser.command("Network.emulateNetworkConditions", **OFFLINE)
+    browser.script(line, False)
+    browser.shows("No connection", ".bar")
+    browser.shows("not known", ".head .state")
+    assert not browser.all(".head .dot.up")
+    browser.click('.head [aria-label="Menu"]')
+    browser.shows("Language", "dialog")
+    browser.keys(__import__("browser").Keys.ESCAPE)
+    browser.until("it closed", lambda: not browser.all("dialog"))
+    browser.keys("?")
+    browser.find("dialog .keys")
+    browser.keys(__import__("browser").Keys.ESCAPE)
+    browser.until("it closed", lambda: not browser.all("dialog"))
+    browser.click('.tabs [data-tab="nodes"]')
+    browser.shows("This view could not be loaded.", ".main")
+    assert "module" not in browser.text(".main"), "in the browser's language"
+    browser.command("Network.emulateNetworkConditions", **{**OFFLINE, "offline": False})
+    browser.script(line, True)
+    browser.until("the view", lambda: browser.all(".node-link"))
+
+
+@test
 def a_note_that_could_not_be_saved_is_kept(world):
     key = r1(world)["key"]
     note, left = fresh("key under the stone"), fresh("left in the field")

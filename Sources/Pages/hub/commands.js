@@ -1,5 +1,5 @@
 // What gateways were told to do, their documents, and who did what at the hub.
-import { fill, iconButton, make } from "../parts/page.js";
+import { fill, iconButton, make, showTrouble } from "../parts/page.js";
 import { busy } from "../parts/held.js";
 import { full, when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
@@ -51,8 +51,12 @@ export class View {
       this.#part = null;
       fill(this.place);
       if (show === "documents") {
-        const { Documents } = await import("./documents.js");
-        if (this.#show !== show) return;
+        const { Documents } = await import("./documents.js").catch((error) => {
+          console.error(error);
+          if (this.#show === show) showTrouble(this.place, { message: t("trouble.view") }, () => location.reload());
+          return {};
+        });
+        if (this.#show !== show || !Documents) return;
         this.#part = new Documents(this.#shell, this.place);
       } else this.#part = show === "deeds" ? new Deeds(this.place) : new Commands(this.#shell, this.place, () => this.shut());
     }

@@ -1,4 +1,4 @@
-// The hub's pages: what stays while views come and go.
+// What stays while views come and go.
 import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
 import { clock, tellTimesAnew } from "../parts/times.js";
 import { needWords, t } from "../parts/words.js";
@@ -17,6 +17,7 @@ const views = {
   alerts: () => styled("hub", import("./alerts.js")),
   commands: () => styled("hub", import("./commands.js")),
   people: () => styled("hub", import("./people.js")),
+  none: () => styled("hub", import("./none.js")),
 };
 
 export class HubShell {
@@ -37,19 +38,19 @@ export class HubShell {
     startKeys(Object.fromEntries(TABS.map(([view, , key]) => [key, view])), "hub");
     route.subscribe(() => this.#show());
     live.subscribe(() => this.#tellLine());
-    // The line may have been cut before anybody listened.
+    // It may be cut already.
     this.#tellLine();
     fleet.subscribe(() => this.#tellFleet());
-    // Begun without a line, it does not know whose pages these are.
+    // Begun without a line: whose pages are these?
     live.on("hello", () => { if (this.session.isUnreached) ask("/session").then(() => location.reload()).catch(() => { /* with the next line */ }); });
     setInterval(tellTimesAnew, 20_000);
     this.#show(true);
     live.start();
   }
 
-  /** Whether the person may send commands and edit, or look after people. */
+  /** To send commands and edit. */
   get mayChange() { return this.session.can_change === true; }
-  /** The server of map tiles that the operator has named. */
+  /** The operator's server of map tiles. */
   get tiles() { return this.session.tiles; }
   get mayAdminister() { return this.session.role === "administer"; }
 
@@ -74,12 +75,12 @@ export class HubShell {
   }
 
   async #openMenu() {
-    const [{ openMenu }, { forgetSeen }] = await Promise.all([styled("hub", import("../shell/dialog.js")), import("./seen.js")]);
+    const [{ openMenu }, { forgetSeen }] = await Promise.all([styled("later", import("../shell/dialog.js")), import("./seen.js")]);
     openMenu(this.session, { forget: forgetSeen });
   }
 
   async #show(isFirst = false) {
-    const view = route.view !== "people" || this.mayAdminister ? route.view : "fleet";
+    const view = !Object.hasOwn(views, location.pathname.split("/")[1] || "fleet") ? "none" : route.view !== "people" || this.mayAdminister ? route.view : "fleet";
     this.#place.dataset.view = view;
     this.#place.toggleAttribute("data-open", true);
     for (const link of this.tabs.querySelectorAll("a")) {
@@ -95,8 +96,9 @@ export class HubShell {
         // Another one was wanted meanwhile.
         if (this.#wanted !== view || this.#shown?.view === view) return;
       } catch (error) {
+        console.error(error);
         fill(this.main);
-        showTrouble(this.main, { message: `${t("trouble.view")} ${error.message}` }, () => location.reload());
+        showTrouble(this.main, { message: t("trouble.view") }, () => location.reload());
         this.#shown = null;
         return;
       }
@@ -112,7 +114,7 @@ export class HubShell {
 
   get isNarrow() { return this.#isNarrow.matches; }
 
-  /** What is beside the view, or over it as a sheet; `null`: nothing. `close`: what its closing does. */
+  /** Beside the view, or over it as a sheet; `null`: nothing. `close`: what closing does. */
   showDetails(content, close) {
     const isInside = this.details.contains(document.activeElement);
     this.closeDetails = close ?? (() => {});

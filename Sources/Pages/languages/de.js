@@ -12,7 +12,7 @@ export default {
     "cut.none": "Keine Verbindung. Was vorher da war, ist nicht in diesem Browser gespeichert; es wird weiter versucht.", "cut.waiting": { one: "{count} Nachricht wartet.", other: "{count} Nachrichten warten." }, "cut.retry": "Jetzt versuchen",
     "trouble.cut": "Es besteht keine Verbindung zu den Seiten des Gateways.", "trouble.silent": "Die Seiten des Gateways haben nicht rechtzeitig geantwortet.", "trouble.status": "Die Antwort war ein Fehler ({status}).",
     "trouble.page": "Diese Seite konnte nicht gezeigt werden.", "trouble.view": "Diese Ansicht konnte nicht geladen werden.",
-    "state.up": "verbunden", "state.syncing": "gleicht ab", "state.down": "getrennt", "state.connecting": "verbindet", "state.handshaking": "verbindet", "state.unknown": "noch nicht bekannt",
+    "state.up": "verbunden", "state.syncing": "gleicht ab", "state.down": "getrennt", "state.connecting": "verbindet", "state.handshaking": "verbindet", "state.unknown": "nicht bekannt",
     "ago.now": "jetzt",
     "list.search": "Finden oder suchen", "list.none": "Noch keine Gespräche.", "list.none-why": "Sie erscheinen, sobald das Funkgerät einen Kanal hat oder jemand ihm schreibt.", "list.no-match": "Kein Gespräch heißt „{words}“.",
     "list.channel-empty": "Noch nichts gesagt", "list.direct-empty": "Noch nichts gesagt", "list.room-empty": "Ein Raum zum Lesen und Schreiben", "list.draft": "Entwurf: ", "list.mentioned": "Du wirst erwähnt",

@@ -9,7 +9,7 @@ export default {
     you: "You", gateway: "Gateway", cut: "No connection since {time}. Showing what was there; trying again.", "cut.none": "No connection. What was here before is not kept in this browser; trying again.", "cut.waiting": { one: "{count} message waits.", other: "{count} messages wait." }, "cut.retry": "Try now",
     "trouble.cut": "There is no connection to the gateway's pages.", "trouble.silent": "The gateway's pages did not answer in time.", "trouble.status": "The answer was an error ({status}).",
     "trouble.page": "This page could not be shown.", "trouble.view": "This view could not be loaded.",
-    "state.up": "up", "state.syncing": "syncing", "state.down": "down", "state.connecting": "connecting", "state.handshaking": "connecting", "state.unknown": "not known yet",
+    "state.up": "up", "state.syncing": "syncing", "state.down": "down", "state.connecting": "connecting", "state.handshaking": "connecting", "state.unknown": "not known",
     "ago.now": "now",
     "list.search": "Find or search", "list.none": "No conversations yet.", "list.none-why": "They appear when your radio has a channel, or somebody writes to it.", "list.no-match": "No conversation is called “{words}”.",
     "list.channel-empty": "Nothing was said yet", "list.direct-empty": "Nothing was said yet", "list.room-empty": "A room to read and post in", "list.draft": "Draft: ", "list.mentioned": "You are mentioned",

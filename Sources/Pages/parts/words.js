@@ -1,5 +1,5 @@
-// What the pages say, in the reader's language. Catalogues are in languages/, listed in languages/index.js: for each language the words of the first
-// view, and those that are read with what needs them: LANGUAGE-more.js (chats, search, dialogs) and LANGUAGE-views.js (the other views).
+// What the pages say, in the reader's language: catalogues of languages/. What is not of the first view is read with what needs it:
+// LANGUAGE-more.js (chats, search, dialogs), LANGUAGE-views.js.
 import { fileOf, language as chosen } from "../first.js";
 
 let catalogue = { __proto__: null };
@@ -33,7 +33,7 @@ export function needWords(name) {
     needed.set(name, (async () => {
       Object.assign(catalogue, (await wordsIn(`${language}-${name}`)).default);
       if (Object.keys(fallback).length) Object.assign(fallback, (await wordsIn(`en-${name}`)).default);
-    })());
+    })().catch((error) => { needed.delete(name); throw error; }));
   }
   return needed.get(name);
 }
@@ -55,7 +55,7 @@ function wordsOf(name, { count }) {
   return typeof words === "object" ? words[rules.select(Number(count))] ?? words.other : words;
 }
 
-/** A text of others among our words: where letters run from right to left, that ends with it. */
+/** A text of others among our words: where it runs from right to left, that ends with it. */
 export function isolated(text) {
   const words = String(text).replace(/[\u202a-\u202e\u2066-\u2069]/g, "");
   return /[\u0590-\u08ff\ufb1d-\ufefc]/.test(words) ? `\u2068${words}\u2069` : words;

@@ -38,7 +38,7 @@ export class Shell {
     this.#build();
     startKeys();
     route.subscribe(() => this.#show());
-    live.subscribe(() => this.#tellLine());
+    live.subscribe(() => { this.#tellLine(); this.#tellState(); });
     live.on("signed-out", () => location.reload());
     // Begun without a line: who is signed in is known with it.
     live.on("linked", () => { if (this.#session.isUnreached) ask("/session").then((session) => { this.#session = session; }).catch(() => { /* with the next line */ }); });
@@ -106,7 +106,8 @@ export class Shell {
       if (route.view !== view) return null;
       this.#shown?.shown.close?.();
       fill(this.main);
-      showTrouble(this.main, { message: `${t("trouble.view")} ${error.message}` }, () => location.reload());
+      console.error(error);
+      showTrouble(this.main, { message: t("trouble.view") }, () => location.reload());
       this.#shown = null;
       return null;
     }
@@ -153,10 +154,11 @@ export class Shell {
   }
 
   #tellState() {
-    const { state, name, status } = gateway;
+    const { name } = gateway;
+    const state = live.since === null ? gateway.state : "unknown";
     fill(this.state, make("span", { class: `dot ${state}`, "aria-hidden": "true" }),
       make("span", { class: "state-name" }, name ? named(name) : t("gateway")),
-      make("span", { class: "quiet state-word", text: status ? t(`state.${state}`) : t("state.unknown") }));
+      make("span", { class: "quiet state-word", text: t(`state.${state}`) }));
     this.#count("gateway", gateway.troubles, "bad", t("nav.troubles", { count: gateway.troubles }));
   }
 

@@ -21,7 +21,7 @@ function style(name) {
 
 /** The module, once its drawings, its style (`views/NAME.css`; `later`: only what all have in common; `hub`: of the hub's views) and its words are there. */
 export async function styled(name, module) {
-  const wanted = [import("../parts/drawings.js"), style("later"), ...(WORDS[name] ?? ["more", "views"]).map(needWords)];
+  const wanted = [module, import("../parts/drawings.js"), style("later"), ...(WORDS[name] ?? ["more", "views"]).map(needWords)];
   if (name !== "later") wanted.push(style(STYLES[name] ?? `views/${name}`));
   await Promise.all(wanted);
   return module;

@@ -203,7 +203,8 @@ export class OpenChat {
       return;
     }
     const { MessageDetails, ConversationDetails } = await import("./details.js").catch((error) => {
-      tell({ message: `${t("trouble.view")} ${error.message}` });
+      console.error(error);
+      tell({ message: t("trouble.view") });
       route.set({ message: undefined, details: undefined });
       return {};
     });
