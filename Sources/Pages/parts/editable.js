@@ -71,6 +71,7 @@ export class Editable {
         else waiting.delete(draft);
         mark(!isLater);
         state.textContent = `${t(isLater ? "edit.later" : "not-saved")} ${trouble.message}`;
+        if (told !== null) queueMicrotask(() => show(told));
         return;
       } finally {
         saving -= 1;
@@ -81,7 +82,12 @@ export class Editable {
       mark(false);
       state.textContent = more ? `${t("saved")} ${more}` : t("saved");
       // What was written while it was saved is still to be.
-      keepDocument(draft, written() === text ? null : { text: field.value, was: text });
+      if (written() !== text) {
+        keepDocument(draft, { text: field.value, was: text });
+        if (document.activeElement !== field) commit();
+        return;
+      }
+      keepDocument(draft, null);
       if (told !== null) show(told);
     };
 
@@ -125,7 +131,11 @@ export class Editable {
           if (written() === value) forget();
           else keepDocument(draft, { text: field.value, was: value });
         },
-        change: commit,
+        change: () => {
+          if (saving || written() !== value) { commit(); return; }
+          mark(false);
+          state.textContent = "";
+        },
         // A draft from before is no change.
         blur: () => { if (document.hasFocus()) leave(); },
       },
