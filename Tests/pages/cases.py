@@ -1069,6 +1069,7 @@ def a_newer_version_of_a_note_is_shown(world):
     browser.until("the newer one", lambda: browser.find("#node-note").get_attribute("value") == theirs)
     browser.until("the tags", lambda: browser.find("#node-tags").get_attribute("value") == "hut")
     browser.shows("Changed elsewhere", ".details .notes")
+    browser.shows("At the gateway.", ".details .notes")
     assert "Saved." not in browser.text(".details .notes")
     # Who is writing sees both.
     browser.type("#node-alias", "half a na")

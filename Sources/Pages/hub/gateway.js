@@ -106,7 +106,7 @@ export class GatewayDetails {
     const values = { alias: row.name && row.name !== row.radio && row.name !== row.gateway ? row.name : "", note: row.note ?? "", tags: (row.tags ?? []).join(", ") };
     if (this.notes.dataset.version === version) return;
     this.notes.dataset.version = version;
-    if (this.#edits.isShown && row.radio_key === this.#key) { this.#edits.update(values); return; }
+    if (this.#edits.isShown && row.radio_key === this.#key) { this.#edits.update(values, (name) => this.#whose(row, name)); return; }
     this.#key = row.radio_key;
     if (!this.#shell.mayChange || !row.radio_key) {
       const shown = [row.note ? make("p", { class: "break" }, make("bdi", { text: cut(row.note, 1000) })) : null, row.tags?.length ? make("p", { class: "row wrap" }, row.tags.map((tag) => make("span", { class: "tag" }, line(tag, 32)))) : null];
@@ -115,6 +115,17 @@ export class GatewayDetails {
     }
     fill(this.notes, make("h3", { text: t("fleet.notes") }),
       this.#editable(row, "alias", values.alias, 64), this.#editable(row, "note", values.note, 1000), this.#editable(row, "tags", values.tags, 512));
+  }
+
+  /** Who has edited one last: a person's name is told to who looks after people. */
+  async #whose(row, name) {
+    const beginning = `node/${row.radio_key}/`;
+    const { documents } = await ask(query(`${this.#path}/documents`, { after: beginning, limit: 3 }));
+    const found = documents.find(({ key }) => key === beginning + name);
+    if (!found?.by_hub) return found ? t("edit.at-gateway") : null;
+    const { audit } = this.#shell.mayAdminister ? await ask(query("/v1/audit", { limit: 20 })) : { audit: [] };
+    const deed = audit.find((one) => one.what === "document" && one.gateway === this.gateway && one.detail?.key === found.key && one.at >= found.updated_at);
+    return deed ? t("edit.by", { name: deed.who }) : t("edit.at-hub");
   }
 
   /** A document of the gateway's own radio. */

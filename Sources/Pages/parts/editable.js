@@ -32,8 +32,8 @@ export class Editable {
   /** Whether its fields are shown. */
   get isShown() { return this.#place.querySelector(".editable") !== null; }
 
-  /** Values as they are by now, by the field's name. What one writes stays. */
-  update(values) { for (const [name, value] of Object.entries(values)) this.#fields.get(name)?.show(value); }
+  /** Values as they are by now, by the field's name. What one writes stays. `whose(name)`: resolves with words that say who has changed it. */
+  update(values, whose) { for (const [name, value] of Object.entries(values)) this.#fields.get(name)?.show(value, whose); }
 
   /** The view is left: what is written is saved, also where nobody has left its field. */
   close() { for (const { close } of this.#fields.values()) close(); }
@@ -43,11 +43,19 @@ export class Editable {
     const tagsOf = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
     const written = () => (name === "tags" ? tagsOf(field.value).join(", ") : field.value.trim());
     const state = make("span", { class: "quiet small", role: "status" });
-    // The newest attempt, and how many are under way; what was saved here last; what the host has told meanwhile.
-    let [turn, saving, saved, told] = [0, 0, null, null];
+    // The newest attempt, and how many are under way; what was saved here last.
+    let [turn, saving, saved] = [0, 0, null];
     // What is kept is over another text than the one that is there by now.
     let isOlder = false;
     const forget = () => { keepDocument(draft, null); waiting.delete(draft); isOlder = false; };
+    // By the host, meanwhile.
+    const told = { value: null, whose: null };
+    // Who has changed it is said as soon as that is known, if nothing else is by then.
+    const tellWhose = async (whose, now) => {
+      const said = state.textContent;
+      const words = await whose?.(name).catch(() => null);
+      if (words && value === now && state.textContent === said) state.textContent = `${said} ${words}`;
+    };
     const tellNewer = () => {
       waiting.delete(draft);
       isOlder = true;
@@ -60,7 +68,7 @@ export class Editable {
       const mine = turn += 1;
       keepDocument(draft, { text, was: value });
       saving += 1;
-      [told, isOlder] = [null, false];
+      [told.value, isOlder] = [null, false];
       let more = null;
       try {
         more = await save(name === "tags" ? tagsOf(text) : text);
@@ -71,7 +79,7 @@ export class Editable {
         else waiting.delete(draft);
         mark(!isLater);
         state.textContent = `${t(isLater ? "edit.later" : "not-saved")} ${trouble.message}`;
-        if (told !== null) queueMicrotask(() => show(told));
+        if (told.value !== null) queueMicrotask(() => show(told.value, told.whose));
         return;
       } finally {
         saving -= 1;
@@ -88,7 +96,7 @@ export class Editable {
         return;
       }
       keepDocument(draft, null);
-      if (told !== null) show(told);
+      if (told.value !== null) show(told.value, told.whose);
     };
 
     /** Another tab may have saved or discarded it, and who writes is not disturbed. */
@@ -97,16 +105,17 @@ export class Editable {
       else if (document.activeElement !== field && !saving) await commit();
     };
 
-    const show = (now) => {
-      told = now;
+    const show = (now, whose) => {
+      Object.assign(told, { value: now, whose });
       if (saving || now === value) return;
       value = now;
       const isOurs = now === saved || now === written();
-      if (documentDraft(draft) && now !== written()) { tellNewer(); return; }
+      if (documentDraft(draft) && now !== written()) { tellNewer(); tellWhose(whose, now); return; }
       forget();
       field.value = now;
       mark(false);
       state.textContent = t(isOurs ? "saved" : "edit.replaced");
+      if (!isOurs) tellWhose(whose, now);
     };
 
     const leave = () => { if (documentDraft(draft) && written() !== value && !saving) commit(); };

@@ -77,7 +77,8 @@ class Nodes extends ServedStore {
       const [, key, field] = /^node\/([0-9a-f]{64})\/(alias|note|tags)$/.exec(body.key) ?? [];
       const node = this.#all.get(key);
       if (!node) return;
-      this.#all.set(key, { ...node, [field]: body.value ?? undefined });
+      // Through which server, or here.
+      this.#all.set(key, { ...node, [field]: body.value ?? undefined, changed: { ...node.changed, [field]: body.via ?? "" } });
     } else if (kind === "node_status" || kind === "telemetry") {
       this.#battery(kind, at, body);
     } else return;

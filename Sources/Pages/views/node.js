@@ -125,9 +125,16 @@ export class NodeDetails {
 
   #drawNotes(node) {
     const values = { alias: node.alias ?? "", note: node.note ?? "", tags: (node.tags ?? []).join(", ") };
-    if (this.#edits.isShown) { this.#edits.update(values); return; }
+    if (this.#edits.isShown) { this.#edits.update(values, async (name) => this.#whose(name)); return; }
     fill(this.notes, make("h3", { text: t("node.notes") }),
       this.#editable("alias", values.alias, 64), this.#editable("note", values.note, 1000), this.#editable("tags", values.tags, 512));
+  }
+
+  /** A gateway knows no persons. */
+  #whose(name) {
+    const via = nodes.get(this.key)?.changed?.[name];
+    if (via === undefined) return null;
+    return via ? t("edit.via", { name: via }) : t("edit.at-gateway");
   }
 
   #editable(name, value, most) {
