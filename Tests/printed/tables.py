@@ -383,6 +383,8 @@ DOCUMENTS["docs/man"] = {
     "meshpost upstream add field URL --token-file FILE --from start": {
         "before": "echo secret >/root/secret", "put": {"URL": "mqtts://broker.example.org --set user=hilltop", "FILE": "/root/secret"},
         "shows": "added field"},
+    "meshpost upstream test hook/ping": {"elsewhere": "docs/hooks.md has a hook"},
+    "meshpost upstream retry hook/ping": {"elsewhere": "docs/hooks.md has a hook"},
 }
 DOCUMENTS["docs/webhooks.md"] = {
     "meshpost upstream skip NAME": {"put": {"NAME": "alarm"}, "code": 64, "because": "the server takes all: there is nothing to skip"},

@@ -32,7 +32,7 @@ enum Examples {
       Example("meshpost upstream remove field", "it gets nothing any more"),
     ],
     "upstream test": [
-      Example("meshpost upstream test field", "whether it answers, and accepts this gateway"),
+      Example("meshpost upstream test hub", "whether it answers, and accepts this gateway"),
       Example("meshpost upstream test hook/ping", "run a hook's program with an event of kind test"),
       Example("meshpost upstream retry hook/ping", "then run it for the events that it failed for"),
     ],

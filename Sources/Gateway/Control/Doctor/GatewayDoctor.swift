@@ -96,7 +96,8 @@ struct GatewayDoctor {
         "Power-cycle the radio; if that does not help, update its firmware.")
     }
     let sync = Self.sync(dependencies.synchronizer.state, withheld: dependencies.synchronizer.withheld)
-    findings += [sync, firmware(), table(), itself(), commanders(), radioClock(), floods() ?? advert()].compactMap { $0 }
+    let others = [firmware(), table(), itself(), commanders(), radioClock(), floods() ?? advert()]
+    findings += ([sync] + others).compactMap { $0 }
     return findings + unfinishedClocks()
   }
 

@@ -305,8 +305,9 @@ public final class NodeRequests {
     guard question.hasTimeOfRadio, contact.type != .chat, let time = messenger.synchronizer.isIgnoredUntil else {
       return words
     }
-    return "\(words); or it ignores this radio, whose clock was ahead and was set back: nodes ignore its requests until "
-      + "\(Self.text(time)), when they are newer than those before, or until they are restarted"
+    let until = Self.text(time)
+    return "\(words); or it ignores this radio, whose clock was ahead and was set back: nodes ignore its requests "
+      + "until \(until), when they are newer than those before, or until they are restarted"
   }
 
   private static func text(_ time: UInt32) -> String {

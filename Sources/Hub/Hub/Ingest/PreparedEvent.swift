@@ -219,7 +219,9 @@ struct PreparedBatch: Sendable {
 
 /// The texts of a message. It removes a field that has another type: clients rely on texts.
 enum MessageTexts {
-  private static let names: Set = ["kind", "channel", "channel_name", "sender", "sender_name", "author", "text", "data"]
+  private static let names: Set = [
+    "kind", "channel", "channel_name", "sender", "sender_name", "author", "text", "data",
+  ]
 
   /// The body without such fields; `nil`: it has none.
   static func kept(_ body: JSONValue) -> JSONValue? {
