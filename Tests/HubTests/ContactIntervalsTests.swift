@@ -90,6 +90,18 @@ import Timing
     #expect(!quick.isLate("hill", now: time(55 + 179)) && quick.isLate("hill", now: time(55 + 181)))
   }
 
+  @Test func `an outage counts as a pause of a day, and contacts all day long as short pauses`() {
+    var intervals = ContactIntervals()
+    for (seen, hour) in [0.0, 1, 73].enumerated() { look(&intervals, seen: Int64(seen), at: hour * 3600) }
+    let (now, day) = (73 * 3600.0, 86_400.0)
+    #expect(
+      !intervals.isLate("hill", now: time(now + 4 * day - 1)) && intervals.isLate("hill", now: time(now + 4 * day + 1)))
+    var lively = ContactIntervals()
+    for step in 0...2881 { look(&lively, seen: Int64(step), at: Double(step) * 30) }
+    let last = 2881 * 30.0
+    #expect(!lively.isLate("hill", now: time(last + 899)) && lively.isLate("hill", now: time(last + 901)))
+  }
+
   /// The database's times come from clocks that are set forwards and back.
   @Test(arguments: 0..<10 as Range<UInt64>)
   func `setting clocks makes no gateway late or well`(_ seed: UInt64) {

@@ -10,7 +10,8 @@ import Timing
 /// gateway has to make contact within a fixed time. Other gateways send when they have events, or once a day: each may be silent for four times its
 /// longest pause. Time shortens that pause, and not the number of contacts: a lively hour says nothing about the nights.
 struct ContactIntervals {
-  /// The allowed pause of a gateway without a link, until its pauses are known.
+  /// The allowed pause of a gateway without a link, until its pauses are known. Each gateway makes contact once a day: a longer silence is an outage, and
+  /// counts as a pause of a day. Otherwise the next outage would be told after four times the last one.
   private static let unknown: Duration = .seconds(86_400)
   private static let patience = 4
   /// In this time of contacts the longest pause becomes half as long.
@@ -26,6 +27,8 @@ struct ContactIntervals {
     var pause: Duration?
     /// Whether the gateway was heard since the hub started.
     var wasHeard = false
+    /// The first contact that this hub saw.
+    var first: MonotonicTime?
     /// When this hub last saw it linked.
     var linked: MonotonicTime?
   }
@@ -49,10 +52,17 @@ struct ContactIntervals {
       if contact.seen != seen, contact.wasHeard, let before = silence.heard(gateway) {
         let time = now - before
         let share: Double = exp2(-time.inSeconds / Self.halfLife.inSeconds)
-        let faded = contact.pause.map { $0 * share }
-        contact.pause = time < Self.shortestPause(least) ? faded : max(time, faded ?? .zero)
+        let shortest = Self.shortestPause(least)
+        if time >= shortest {
+          contact.pause = max(min(time, Self.unknown), contact.pause.map { $0 * share } ?? .zero)
+        } else if let pause = contact.pause {
+          contact.pause = pause * share
+        } else if let first = contact.first, now - first >= Self.unknown {
+          // No backlog takes a day: this gateway makes contact all the time.
+          contact.pause = shortest
+        }
       }
-      (contact.seen, contact.wasHeard) = (seen, true)
+      (contact.seen, contact.wasHeard, contact.first) = (seen, true, contact.first ?? now)
       silence.hear(gateway, at: now)
     }
     let heard = silence.heard(gateway) ?? now
@@ -66,6 +76,7 @@ struct ContactIntervals {
   /// neither as a pause nor as silence.
   mutating func skip(from begin: MonotonicTime, to end: MonotonicTime, least: Duration) {
     silence.pass(from: begin, to: end, least: least)
+    for (gateway, contact) in contacts { contacts[gateway]?.first = contact.first.map { $0 + (end - begin) } }
   }
 
   private func limit(_ pause: Duration?, _ hasLink: Bool, _ least: Duration) -> Duration {
