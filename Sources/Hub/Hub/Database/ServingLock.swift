@@ -25,13 +25,14 @@ public final class ServingLock: Sendable {
     // A link in its place would make this program write to another file.
     let opened = open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600)
     guard opened >= 0 else {
-      guard [ENOSPC, EDQUOT, ELOOP].contains(errno) else {
-        // The opening of the database fails for the same reason, and names it.
-        return nil
+      let code = errno
+      let words = "\(file): \(String(cString: strerror(code)))"
+      if [ENOSPC, EDQUOT, ELOOP].contains(code) {
+        throw HubDatabaseError(kind: .unavailable, message: words, cause: code == ELOOP ? nil : .fullDisk)
       }
-      let isFull = errno != ELOOP
-      throw HubDatabaseError(
-        kind: .unavailable, message: "\(file): \(String(cString: strerror(errno)))", cause: isFull ? .fullDisk : nil)
+      // Without a folder the opening of the database fails, too, and names it. But the file may be that of another user, who served once.
+      if code != ENOENT { HubLog.write(.warning, "\(words): start no second hub on this database") }
+      return nil
     }
     let lock = ServingLock(opened)
     var left = attempts
