@@ -112,7 +112,7 @@ extension WholeProgramTests {
           ),
           (
             "gateways/g/events",
-            #"{"epoch":"e","events":[{"seq":2,"at":1,"trusted":true,"kind":"gap","body":{"first":N,"last":N,"count":N}},{"seq":3,"at":1,"trusted":true,"kind":"document","body":{"key":"node/x/alias","value":"y","updated_at":N}}]}"#
+            #"{"epoch":"e","events":[{"seq":2,"at":1,"trusted":true,"kind":"gap","body":{"first":N,"last":N,"count":N}},{"seq":3,"at":1,"trusted":true,"kind":"document","body":{"key":"settings/log_level","value":"info","updated_at":N}}]}"#
           ),
           ("gateways/g/commands?wait_s=0", #"{"id":"c","command":"send","to":"x","text":"y","expires_s":N}"#),
         ]
