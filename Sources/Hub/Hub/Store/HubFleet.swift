@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Documents
 import JSON
 import SQLite
 
@@ -117,8 +118,10 @@ extension HubStore {
         WHERE d.value IS NOT NULL
         """, ["id": noted.map(\.0), "key": noted.map(\.1)]
       ) { row in
-        // `try?`: as above.
-        guard let place = places[row.text(0)], let value = try? JSONValue(parsing: row.text(2)) else { return }
+        // `try?`: as above. Earlier versions of the hub stored values that nobody may set.
+        guard let place = places[row.text(0)], let value = try? JSONValue(parsing: row.text(2)),
+          DocumentKey.allows(row.text(1), value)
+        else { return }
         rows[place].take(document: row.text(1), value)
       }
     ])
