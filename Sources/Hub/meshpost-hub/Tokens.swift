@@ -38,19 +38,17 @@ struct Tokens: ParsableCommand {
     @Flag(help: "Also if the gateway has one already; both count then.") var another = false
     @Argument(help: "The gateway's id.") var gateway: String
 
-    func validate() throws {
-      try Tokens.check(gateway)
-      guard Name.isAllowedNew(gateway) else { throw ValidationError("a gateway's id must be \(Name.allowedNew)") }
-    }
+    func validate() throws { try Tokens.check(gateway) }
 
     func run() throws {
       let folder = try Tokens.folder(hub)
-      if !folder.tokens.contains(where: { $0.gateway == gateway }),
-        let other = folder.tokens.first(where: { $0.gateway.lowercased() == gateway.lowercased() })
-      {
-        throw failure("\(other.gateway) is there already: \(gateway) would look like the same gateway")
-      }
-      if !another, folder.tokens.contains(where: { $0.gateway == gateway }) {
+      // A gateway that has such an id already keeps it, and its token can be exchanged.
+      if !folder.tokens.contains(where: { $0.gateway == gateway }) {
+        guard Name.isAllowedNew(gateway) else { throw ValidationError("a gateway's id must be \(Name.allowedNew)") }
+        if let other = folder.tokens.first(where: { $0.gateway.lowercased() == gateway.lowercased() }) {
+          throw failure("\(other.gateway) is there already: \(gateway) would look like the same gateway")
+        }
+      } else if !another {
         throw failure("\(gateway) has a token; `--another` makes a second one")
       }
       print(try Tokens.changing { () throws(HubConfiguration.Failure) in try folder.add(gateway) })
