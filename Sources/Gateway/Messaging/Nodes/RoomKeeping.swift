@@ -197,7 +197,7 @@ public final class RoomKeeping {
       guard let due = room.nextSign, due <= loop.now else { return room.nextSign }
       try await giveSign(to: stored, room)
       // A post may have come meanwhile.
-      return room.needsLogin ? loop.now : room.nextSign
+      return room.needsLogin || room.isPostUnanswered ? loop.now : room.nextSign
     }
     if let next = nextLogin(room), next > loop.now { return next }
     try await logIn(to: stored, room)
