@@ -229,6 +229,11 @@ public final class RoomKeeping {
       }
       if case .failure(let refusal) = answer {
         log.info("room \(stored.contact.name.string): \(refusal)")
+        guard case .silence = refusal else {
+          // It was not sent, which says nothing of the room, and a login would take more air time.
+          room.nextSign = loop.now + Self.loginPause
+          return
+        }
       } else if !hasKnownUs(key, since: asked) {
         try await loop.sleep(for: Self.patience)
       }
