@@ -258,8 +258,8 @@ public final class RoomKeeping {
       }
       switch answer {
       case .success(.login(let login)) where !login.isReadOnly:
-        (room.tried, room.failures, room.isPostUnanswered) = (loop.now, 0, false)
-        return
+        (room.tried, room.isPostUnanswered) = (loop.now, false)
+        return knowsUs(key)
       // A stranger gets no answer, or that of somebody who may only read.
       case .success, .failure(.silence): break
       case .failure(let refusal): return failed(refusal, stored, room)
