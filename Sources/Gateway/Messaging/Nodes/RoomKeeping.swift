@@ -295,12 +295,14 @@ public final class RoomKeeping {
     guard let login = messenger.roomTimes[key] else { return }
     messenger.doubted.insert(key)
     defer { messenger.doubted.remove(key) }
-    let (asked, now) = (loop.now, messenger.synchronizer.now.milliseconds)
+    let asked = loop.now
     let answer = try await result { () async throws(Refusal) in
       try await service.askOnce(.status, stored.contact, .relayed)
     }
     guard case .success(.status(let status)) = answer, asked - before > .seconds(Int64(status.uptime)) else { return }
-    messenger.forgettings[key] = Messenger.Forgetting(startedAt: now - Int64(status.uptime) * 1000, login: login)
+    // At the latest: the answer took its time, and the room may have a post from before its start.
+    let startedAt = messenger.synchronizer.now.milliseconds - Int64(status.uptime) * 1000
+    messenger.forgettings[key] = Messenger.Forgetting(startedAt: startedAt, login: login)
     log.notice("room \(stored.contact.name.string) was restarted, and ignored posts until now: logged in again")
   }
 }
