@@ -251,6 +251,9 @@ public final class RoomKeeping {
     try await messenger.untilCalm(.relayed, since: loop.now)
     guard room.needsLogin || room.isPostUnanswered else { return }
     let before = keptAt[key]
+    // The room's answer brings a new round of the post, which must not go before all is known.
+    if room.isPostUnanswered { messenger.doubted.insert(key) }
+    defer { messenger.doubted.remove(key) }
     // A room that knows us would ignore the post after a login. This question changes nothing there.
     if room.isPostUnanswered, service.password(key)?.bytes.isEmpty == false {
       let answer = try await result { () async throws(Refusal) in
@@ -293,8 +296,6 @@ public final class RoomKeeping {
   ) async throws(CancellationError) {
     let key = stored.contact.key
     guard let login = messenger.roomTimes[key] else { return }
-    messenger.doubted.insert(key)
-    defer { messenger.doubted.remove(key) }
     let asked = loop.now
     let answer = try await result { () async throws(Refusal) in
       try await service.askOnce(.status, stored.contact, .relayed)

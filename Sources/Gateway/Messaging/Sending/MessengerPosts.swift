@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
-import EventLoop
 import Store
 
 /// A room ignores a post whose time is older than that of anything that it has had from us since.
@@ -36,11 +35,9 @@ extension Messenger {
 
   private static let mostRooms = 64
 
-  /// Waits while the room of a post is asked whether it was started anew. False: the task is cancelled.
-  func isRoomSure(_ id: Int64) async -> Bool {
-    while !doubted.isEmpty, let room = row(id)?.recipient, doubted.contains(room) {
-      do { try await loop.sleep(for: .milliseconds(200)) } catch { return false }
-    }
-    return true
+  /// False: the room of a post is being asked whether it was started anew. The post tries again later, because others wait while it is in hand.
+  func isRoomSure(_ id: Int64) -> Bool {
+    guard !doubted.isEmpty, let room = row(id)?.recipient else { return true }
+    return !doubted.contains(room)
   }
 }

@@ -21,7 +21,7 @@ extension Messenger {
     while let attempt = try await attempts.next() {
       do throws(NotHandedOver) {
         try await checkThatItIsNews(id)
-        guard await hasPlace(id), await isRoomSure(id) else { throw NotHandedOver(answer: .notTried) }
+        guard await hasPlace(id), isRoomSure(id) else { throw NotHandedOver(answer: .notTried) }
         let (message, number) = try await keep(attempt, of: id)
         try await hand(message, number, attempt.route)
       } catch {
