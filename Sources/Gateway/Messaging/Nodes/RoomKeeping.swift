@@ -252,7 +252,8 @@ public final class RoomKeeping {
     guard room.needsLogin || room.isPostUnanswered else { return }
     let before = keptAt[key]
     // The room's answer brings a new round of the post, which must not go before all is known.
-    if room.isPostUnanswered { messenger.doubted.insert(key) }
+    let hasPost = messenger.session.hasTransmitted(to: key)
+    if hasPost { messenger.doubted.insert(key) }
     defer { messenger.doubted.remove(key) }
     // A room that knows us would ignore the post after a login. This question changes nothing there.
     if room.isPostUnanswered, service.password(key)?.bytes.isEmpty == false {
@@ -276,7 +277,6 @@ public final class RoomKeeping {
     case .success(let answer):
       // The first login of all does not count.
       room.tried = before == nil ? nil : loop.now
-      let hasPost = room.isPostUnanswered
       (room.needsLogin, room.failures, room.isPostUnanswered) = (false, 0, false)
       if hasPost, let before, case .login(let login) = answer, !login.isAdmin {
         try await askWhetherStarted(stored, knownAt: before)
