@@ -27,6 +27,8 @@ import Timing
     /// Whether the room answers a login with this password, a sign of life, and for how long it has run when it is asked for its status.
     var answersLogin: (Text) -> Bool = { $0 == "hello" }
     var acknowledgesSigns = true
+    /// Whether the room lets anybody read.
+    var isOpen = false
     var uptime: UInt8?
     private var isSign = false
 
@@ -65,7 +67,9 @@ import Timing
         guard answersLogin(password) else { return }
         push(
           .loginSuccess(
-            LoginSuccess(permissions: 0, prefix: room.key.prefix, serverTime: 1, acl: 2, firmwareLevel: 1)))
+            LoginSuccess(
+              permissions: 0, prefix: room.key.prefix, serverTime: 1, acl: isOpen && password.bytes.isEmpty ? 0 : 2,
+              firmwareLevel: 1)))
       case .sendBinaryRequest(room.key, let request) where request.type == 2:
         isSign = true
         signs.append(bench.loop.now)
@@ -102,9 +106,9 @@ import Timing
     }
 
     /// Posts, and returns when the first round is over.
-    func post() throws {
-      _ = try bench.send(SendRequest(to: "Lobby", text: "hello all", key: "p")).get()
-      try bench.run("the first round") { try bench.state("p").state == .heldForRecipient }
+    func post(_ key: String = "p") throws {
+      _ = try bench.send(SendRequest(to: "Lobby", text: "hello all", key: key)).get()
+      try bench.run("the first round") { try bench.state(key).state == .heldForRecipient }
     }
   }
 
@@ -154,6 +158,22 @@ import Timing
     let attempts = fixture.times.count
     try fixture.bench.run("further attempts") { fixture.times.count >= attempts + 2 }
     #expect(fixture.logins == ["hello", ""] && Set(fixture.times).count == 1, "\(fixture.logins) \(fixture.times)")
+  }
+
+  @Test func `a room that lets anybody read is asked only once whether it knows us`() throws {
+    let fixture = try Fixture()
+    try fixture.logInFirst()
+    (fixture.isOpen, fixture.answersLogin) = (true, { _ in true })
+    try fixture.post()
+    try fixture.bench.run("the end of the post, which a login has made too old") {
+      try fixture.bench.state("p").hasEnded
+    }
+    #expect(fixture.logins == ["hello", "", "hello"])
+    let attempts = fixture.times.count
+    try fixture.post("q")
+    try fixture.bench.run("a round of the next post") { fixture.times.count > attempts }
+    try fixture.pass(.seconds(1500))
+    #expect(fixture.logins == ["hello", "", "hello"])
   }
 
   @Test func `a room that does not answer is not asked again and again`() throws {

@@ -29,7 +29,8 @@ public enum NodeQuestion: Equatable, Sendable {
   case setClock
   /// A sign of life to a room. A client does not see its answer.
   case keepAlive
-  /// A login without a password, which a server answers to those whom it knows. It changes nothing there, not even the time of their last packet.
+  /// A login without a password, which a server answers to those whom it knows. It changes nothing there, not even the time of their last packet,
+  /// unless it is a room that lets anybody read: there it is the login of a reader.
   case whetherKnown
   /// The regions that a repeater carries, without a login. `replyPath`: from the repeater to this radio.
   case regions(replyPath: Path)

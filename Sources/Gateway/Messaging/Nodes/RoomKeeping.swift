@@ -36,6 +36,8 @@ public final class RoomKeeping {
   private var isUp = false
   /// When a room last showed that it knows us: a new link alone needs no new login.
   private var keptAt: [PublicKey: MonotonicTime] = [:]
+  /// Rooms that let anybody read. A login without a password makes a reader of us there, and posts too old: it is not tried twice.
+  private var open: Set<PublicKey> = []
   /// When the store is read again for rooms that have come or gone.
   private let looking = Alarm()
   private var watching: LoopTask?
@@ -163,7 +165,7 @@ public final class RoomKeeping {
 
   /// A room that does not know us ignores a post.
   private func postWasUnanswered(_ key: PublicKey) {
-    guard let room = rooms[key], !room.isPostUnanswered else { return }
+    guard let room = rooms[key], !room.isPostUnanswered, !open.contains(key) else { return }
     room.isPostUnanswered = true
     room.alarm.set(loop.now)
   }
@@ -264,8 +266,9 @@ public final class RoomKeeping {
       case .success(.login(let login)) where !login.isReadOnly:
         (room.tried, room.isPostUnanswered) = (loop.now, false)
         return knowsUs(key)
-      // A stranger gets no answer, or that of somebody who may only read.
-      case .success, .failure(.silence): break
+      // A stranger gets no answer, except in an open room, which answers everybody in the same way.
+      case .success: open.insert(key)
+      case .failure(.silence): break
       case .failure(let refusal): return failed(refusal, stored, room)
       }
     }
