@@ -37,7 +37,7 @@ public final class RoomKeeping {
   /// When a room last showed that it knows us: a new link alone needs no new login.
   private var keptAt: [PublicKey: MonotonicTime] = [:]
   /// Rooms that let anybody read. A login without a password makes a reader of us there, and posts too old: it is not tried twice.
-  private var open: Set<PublicKey> = []
+  private var openRooms: Set<PublicKey> = []
   /// When the store is read again for rooms that have come or gone.
   private let looking = Alarm()
   private var watching: LoopTask?
@@ -165,7 +165,7 @@ public final class RoomKeeping {
 
   /// A room that does not know us ignores a post.
   private func postWasUnanswered(_ key: PublicKey) {
-    guard let room = rooms[key], !room.isPostUnanswered, !open.contains(key) else { return }
+    guard let room = rooms[key], !room.isPostUnanswered, !openRooms.contains(key) else { return }
     room.isPostUnanswered = true
     room.alarm.set(loop.now)
   }
@@ -232,7 +232,7 @@ public final class RoomKeeping {
       if case .failure(let refusal) = answer {
         log.info("room \(stored.contact.name.string): \(refusal)")
         guard case .silence = refusal else {
-          // It was not sent, which says nothing of the room, and a login would take more air time.
+          // It was not sent, or was refused, which says nothing of the room: a login would only take more air time.
           room.nextSign = loop.now + Self.loginPause
           return
         }
@@ -267,7 +267,7 @@ public final class RoomKeeping {
         (room.tried, room.isPostUnanswered) = (loop.now, false)
         return knowsUs(key)
       // A stranger gets no answer, except in an open room, which answers everybody in the same way.
-      case .success: open.insert(key)
+      case .success: openRooms.insert(key)
       case .failure(.silence): break
       case .failure(let refusal): return failed(refusal, stored, room)
       }
