@@ -163,7 +163,8 @@ import Timing
   @Test func `a room that lets anybody read is asked only once whether it knows us`() throws {
     let fixture = try Fixture()
     try fixture.logInFirst()
-    (fixture.isOpen, fixture.answersLogin) = (true, { _ in true })
+    fixture.isOpen = true
+    fixture.answersLogin = { _ in true }
     try fixture.post()
     try fixture.bench.run("the end of the post, which a login has made too old") {
       try fixture.bench.state("p").hasEnded
