@@ -103,6 +103,19 @@ import VirtualRadio
     #expect(!isOnRadio(pair))
   }
 
+  @Test func `a contact that is removed when the radio has lost it already is not put back`() throws {
+    let pair = try synced()
+    tell(pair, .addUpdateContact(birch))
+    pair.radio.reboot()
+    guard case .failed(.refused(let error))? = tell(pair, .removeContact(key)) else {
+      Issue.record("the radio still has it")
+      return
+    }
+    #expect(error == .notFound)
+    reconnect(pair)
+    #expect(!isOnRadio(pair))
+  }
+
   @Test func `a contact that the radio refuses comes back for a message`() throws {
     let pair = try synced()
     tell(pair, .addUpdateContact(birch))

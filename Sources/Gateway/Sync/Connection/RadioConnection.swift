@@ -273,7 +273,7 @@ public final class RadioConnection {
       }
     }
     let question = questions.removeValue(forKey: id)
-    if outcome == .replied(.ok), let question { synchronizer?.confirmed(question.command) }
+    if let question { synchronizer?.answered(question.command, outcome) }
     let wasSent = outcome != .failed(.linkLost) || id == lostInFlight
     question?.answered(RadioAnswer(outcome: outcome, frame: frame, wasSent: wasSent))
     return question?.command

@@ -59,6 +59,9 @@ struct ContactChanges {
   /// Whether there is a change of the contact that may not be on the radio's flash.
   func isOpen(_ key: PublicKey) -> Bool { recent[key] != nil || doubtful[key] != nil }
 
+  /// Whether the contact's last change is that it was removed.
+  func isRemoved(_ key: PublicKey) -> Bool { (recent[key] ?? doubtful[key])?.wish == .isGone }
+
   /// Whether the store has a change of the contact.
   func isStored(_ key: PublicKey) -> Bool { (recent[key] ?? doubtful[key])?.isStored ?? false }
 

@@ -19,8 +19,15 @@ extension Synchronizer {
   /// The radio has added the contact on an import.
   public func contactCame(by card: Contact) { confirmed(.addUpdateContact(card)) }
 
+  /// The radio has answered the command, or has not.
+  func answered(_ command: Command, _ outcome: RadioSession.Outcome) {
+    if outcome == .replied(.ok) { return confirmed(command) }
+    // Whoever removes a contact does not want it back, even if the radio has lost it already or its answer is lost.
+    if case .removeContact(let key) = command, !contacts.changes.isRemoved(key) { settleChange(of: key) }
+  }
+
   /// The radio has carried out the command.
-  func confirmed(_ command: Command) {
+  private func confirmed(_ command: Command) {
     guard let radio = connection.identity?.info.key, contacts.changes.radio == radio,
       let (key, wish) = ContactChanges.wish(of: command)
     else { return }
