@@ -36,7 +36,7 @@ public final class RadioConnection {
   private var attempt = Promise<Duration?>()
   /// The next time to check the session and the decoder.
   private let alarm = Alarm()
-  private var questions: [UInt64: RadioQuestion] = [:]
+  private(set) var questions: [UInt64: RadioQuestion] = [:]
   /// The command that a link took with it: the others never reached the radio.
   private var lostInFlight: UInt64?
   /// Kept when the next handshake is done or has failed. Read this property before you cause the handshake: each

@@ -80,7 +80,8 @@ extension Synchronizer {
     var (report, mayWrite): (PutBack, Bool?) = (PutBack(), nil)
     defer { tell(report) }
     for key in contacts.changes.inOrder {
-      guard let entry = contacts.changes.doubtful[key] else { continue }
+      // Whoever changes this contact just now has the last word.
+      guard let entry = contacts.changes.doubtful[key], !connection.changes(key) else { continue }
       let stored = try store.contact(key)
       let present = stored.flatMap { $0.onRadio ? $0.contact : nil }
       let name = Self.name(of: key, entry, stored?.contact)
@@ -96,12 +97,16 @@ extension Synchronizer {
         report.left.append("\(name) (it lost changes too often within an hour)")
         continue
       }
-      switch try await ask(command) {
+      // First in the queue: what an operator asks for meanwhile comes after it.
+      let outcome = await connection.submit(command, .interactive)?.outcome() ?? .failed(.linkLost)
+      note(outcome)
+      try Task.checkCancellation()
+      switch outcome {
       case .replied(.ok): keep(command, name, &report)
       case .failed(.refused(let error)):
         leaveOut(key, entry, present)
         report.left.append("\(name) (the radio refuses: \(error?.description ?? "no reason given"))")
-      case let outcome: throw SyncFailure("a lost change of a contact could not be put back (\(Self.words(outcome)))")
+      default: throw SyncFailure("a lost change of a contact could not be put back (\(Self.words(outcome)))")
       }
     }
   }
@@ -145,6 +150,13 @@ extension Synchronizer {
     guard let words = report.words else { return }
     let level: Log.Level = report.left.isEmpty && report.withoutRight.isEmpty ? .notice : .warning
     log.log(level, "the radio was restarted before it had written its contacts to its flash: \(words)")
+  }
+}
+
+extension RadioConnection {
+  /// Whether a command that changes the contact has no answer yet.
+  fileprivate func changes(_ key: PublicKey) -> Bool {
+    questions.values.contains { ContactChanges.wish(of: $0.command)?.key == key }
   }
 }
 
