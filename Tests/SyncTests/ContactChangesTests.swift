@@ -140,6 +140,10 @@ import VirtualRadio
     let pair = try Pair(on: machine, in: scratch, age: isAnew ? .zero : .seconds(600))
     pair.sync()
     #expect(isOnRadio(pair) == isAnew)
+    let radio = try #require(pair.connection.identity?.info.key)
+    pair.pass(120)
+    pair.store.settle()
+    #expect(try pair.store.contactChanges(on: radio).isEmpty, "the run after it has nothing to put back")
   }
 
   // MARK: Without a radio

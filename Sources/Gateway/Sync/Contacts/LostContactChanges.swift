@@ -39,10 +39,17 @@ extension Synchronizer {
     contacts.changes.stores(key, true)
     store.keepContactChange(command, of: key, at: now, on: radio)
     store.post("a change of a contact") { _ in }
-    loop.schedule(after: ContactChanges.lasting) { [weak self] in
-      guard let self, self.contacts.changes.radio == radio, self.contacts.changes.isLast(key, at: now) else { return }
+    forgetLater(key, at: now, on: radio)
+  }
+
+  /// Once the radio has the change on its flash, the store needs it no more.
+  private func forgetLater(_ key: PublicKey, at time: MonotonicTime, on radio: PublicKey) {
+    loop.schedule(at: time + ContactChanges.lasting) { [weak self] in
+      guard let self, self.contacts.changes.radio == radio, self.contacts.changes.isLast(key, at: time),
+        self.contacts.changes.isStored(key)
+      else { return }
       contacts.changes.stores(key, false)
-      store.keepContactChange(nil, of: key, at: now, on: radio)
+      store.keepContactChange(nil, of: key, at: time, on: radio)
     }
   }
 
@@ -67,10 +74,7 @@ extension Synchronizer {
     guard !contacts.changes.doubtful.isEmpty else { return }
     _ = try await whenRadioStarted()
     if let radio = contacts.changes.radio, let start = radioClock.started {
-      for (key, at) in contacts.changes.runs(since: start) where loop.now - at > ContactChanges.lasting {
-        contacts.changes.stores(key, false)
-        store.keepContactChange(nil, of: key, at: at, on: radio)
-      }
+      for (key, at) in contacts.changes.runs(since: start) { forgetLater(key, at: at, on: radio) }
     }
     if !contacts.changes.doubtful.isEmpty { contacts.doubt() }
   }
