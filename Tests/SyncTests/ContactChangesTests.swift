@@ -162,6 +162,14 @@ import VirtualRadio
     #expect(changes.doubtful.isEmpty, "a newer change counts")
   }
 
+  @Test(arguments: [(-900, true), (-60, false), (5, false)])
+  func `a radio that ran on while the machine was off has its changes`(_ start: Double, _ ranOn: Bool) {
+    var changes = ContactChanges()
+    changes.attached(to: key, kept: [(.addUpdateContact(birch), nil)])
+    let running = changes.runs(since: MonotonicTime(seconds: start))
+    #expect(running.keys.contains(key) == ranOn && changes.doubtful.isEmpty == ranOn)
+  }
+
   @Test func `a right to run commands and an older path are not put back`() {
     var granted = birch
     granted.mayCommand = true

@@ -28,6 +28,8 @@ struct ContactChanges {
   /// Behind a line that stays open a restart is noticed only after five minutes.
   private static let kept: Duration = .seconds(400)
   private static let most = 1024
+  /// A radio that was started before this, ten minutes before this machine, did not get its power together with it.
+  private static let beforeBoot = MonotonicTime(seconds: -600)
   /// So often within an hour changes are put back: a radio that starts over and over must not wear out its flash.
   private static let (mostRounds, roundsWithin): (Int, Duration) = (12, .seconds(3600))
 
@@ -120,13 +122,16 @@ struct ContactChanges {
     }
   }
 
-  /// The radio has been running since: it has what it confirmed later, and what is different now, somebody else has changed. Returns these changes.
+  /// The radio has been running since: it has what it confirmed later, and what is different now, somebody else has changed. Returns these changes. One
+  /// of another boot counts as confirmed later if the radio ran on while this machine was off.
   mutating func runs(since start: MonotonicTime) -> [PublicKey: MonotonicTime] {
     var running: [PublicKey: MonotonicTime] = [:]
     for (key, entry) in doubtful {
-      guard let at = entry.at, at > start else { continue }
+      let at = entry.at ?? Self.beforeBoot
+      guard at > start else { continue }
       running[key] = at
       (recent[key], doubtful[key]) = (entry, nil)
+      recent[key]?.at = at
     }
     return running
   }
