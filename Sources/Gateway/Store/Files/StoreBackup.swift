@@ -273,7 +273,9 @@ extension Store {
       try MoveNote.rename(location, to: target, ["", "-wal", "-shm"])
     } catch {
       // `try?`: otherwise the next attempt, or the next start, undoes it.
-      _ = try? MoveNote.settle(location)
+      let isSettled = (try? MoveNote.settle(location)) != nil
+      // The gateway may need the room, perhaps because the disk had none left for the note.
+      if restored != nil, isSettled { for suffix in ["", "-wal", "-shm"] { unlink(MoveNote.part(location) + suffix) } }
       throw error
     }
     if restored == nil { MoveNote.remove(location) }
