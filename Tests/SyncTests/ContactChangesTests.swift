@@ -162,6 +162,16 @@ import VirtualRadio
     #expect(changes.doubtful.isEmpty, "a newer change counts")
   }
 
+  @Test func `a change counts no more when its radio was away for a day`() {
+    var changes = ContactChanges()
+    changes.attached(to: key, kept: [])
+    let start = MonotonicTime(seconds: 1000)
+    changes.confirmed(.addUpdateContact(birch), at: start)
+    changes.lost(at: start + .seconds(10))
+    #expect(changes.outdated(at: start + .seconds(86_390)).isEmpty)
+    #expect(changes.outdated(at: start + .seconds(86_410)) == [key])
+  }
+
   @Test(arguments: [(-900, true), (-60, false), (5, false)])
   func `a radio that ran on while the machine was off has its changes`(_ start: Double, _ ranOn: Bool) {
     var changes = ContactChanges()

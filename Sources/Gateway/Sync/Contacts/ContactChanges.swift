@@ -28,6 +28,8 @@ struct ContactChanges {
   /// Behind a line that stays open a restart is noticed only after five minutes.
   private static let kept: Duration = .seconds(400)
   private static let most = 1024
+  /// After a longer absence of the radio a change counts no more: others may have changed its contacts.
+  private static let longestAbsence: Duration = .seconds(86_400)
   /// A radio that was started before this, ten minutes before this machine, did not get its power together with it.
   private static let beforeBoot = MonotonicTime(seconds: -600)
   /// So often within an hour changes are put back: a radio that starts over and over must not wear out its flash.
@@ -120,6 +122,11 @@ struct ContactChanges {
       if start - at <= Self.lasting { doubtful[key] = entry }
       recent[key] = nil
     }
+  }
+
+  /// Doubtful changes that count no more.
+  func outdated(at now: MonotonicTime) -> [PublicKey] {
+    doubtful.filter { $0.value.at.map { at in now - at > Self.longestAbsence } ?? false }.map(\.key)
   }
 
   /// The radio has been running since: it has what it confirmed later, and what is different now, somebody else has changed. Returns these changes. One

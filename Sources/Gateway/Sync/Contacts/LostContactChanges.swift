@@ -71,6 +71,7 @@ extension Synchronizer {
 
   /// Before a contact list: if the radio may have lost changes, the list has to be a whole one.
   func doubtContactChanges() async throws(CancellationError) {
+    for key in contacts.changes.outdated(at: loop.now) { settleChange(of: key) }
     guard !contacts.changes.doubtful.isEmpty else { return }
     _ = try await whenRadioStarted()
     if let radio = contacts.changes.radio, let start = radioClock.started {
