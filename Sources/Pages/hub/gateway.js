@@ -130,7 +130,7 @@ export class GatewayDetails {
 
   /** A document of the gateway's own radio. */
   #editable(row, name, value, most) {
-    return this.#edits.field(name, { id: `gateway-${name}`, label: t(`fleet.${name}`), value, hint: t(`fleet.${name}-why`), most, draft: ofDocument(`${encodeURIComponent(this.gateway)}/node/${row.radio_key}/${name}`, this.#shell.session.person), save: async (given) => {
+    return this.#edits.field(name, { id: `gateway-${name}`, label: t(`fleet.${name}`), value, hint: t(`fleet.${name}-why`), most, draft: () => ofDocument(`${encodeURIComponent(this.gateway)}/node/${row.radio_key}/${name}`, this.#shell.session.person), save: async (given) => {
       const path = `${this.#path}/documents/node/${row.radio_key}/${name}`;
       const told = () => JSON.stringify(fleet.rows.get(this.gateway)?.[name === "alias" ? "name" : name]);
       const before = told();

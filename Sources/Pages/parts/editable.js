@@ -38,7 +38,7 @@ export class Editable {
   /** The view is left: what is written is saved, also where nobody has left its field. */
   close() { for (const { close } of this.#fields.values()) close(); }
 
-  /** `draft`: its name; `save(given)`: a text, or tags; resolves when it is saved, with words that are to be shown, if any. */
+  /** `draft()`: its name by now; `save(given)`: a text, or tags; resolves when it is saved, with words that are to be shown, if any. */
   field(name, { id, label, value, hint, most, draft, save }) {
     const tagsOf = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
     const written = () => (name === "tags" ? tagsOf(field.value).join(", ") : field.value.trim());
@@ -47,7 +47,11 @@ export class Editable {
     let [turn, saving, saved] = [0, 0, null];
     // What is kept is over another text than the one that is there by now.
     let isOlder = false;
-    const forget = () => { keepDocument(draft, null); waiting.delete(draft); isOlder = false; };
+    // Under the name that it had then: a draft of another gateway waits for that.
+    let waits = null;
+    const wait = () => { waits = draft(); waiting.set(waits, again); };
+    const settle = () => { for (const one of [waits, draft()]) waiting.delete(one); };
+    const forget = () => { keepDocument(draft(), null); settle(); isOlder = false; };
     // By the host, meanwhile.
     const told = { value: null, whose: null };
     // Who has changed it is said as soon as that is known, if nothing else is by then.
@@ -57,7 +61,7 @@ export class Editable {
       if (words && value === now && state.textContent === said) state.textContent = `${said} ${words}`;
     };
     const tellNewer = () => {
-      waiting.delete(draft);
+      settle();
       isOlder = true;
       state.textContent = t("edit.newer", { text: value.slice(0, 80) || "–" });
     };
@@ -66,7 +70,8 @@ export class Editable {
     const commit = async () => {
       const text = written();
       const mine = turn += 1;
-      keepDocument(draft, { text, was: value });
+      const kept = draft();
+      keepDocument(kept, { text, was: value });
       saving += 1;
       [told.value, isOlder] = [null, false];
       let more = null;
@@ -75,8 +80,8 @@ export class Editable {
       } catch (trouble) {
         if (mine !== turn) return;
         const isLater = trouble.isCut || trouble.status === 401;
-        if (isLater) waiting.set(draft, again);
-        else waiting.delete(draft);
+        if (isLater) wait();
+        else settle();
         mark(!isLater);
         state.textContent = `${t(isLater ? "edit.later" : "not-saved")} ${trouble.message}`;
         if (told.value !== null) queueMicrotask(() => show(told.value, told.whose));
@@ -86,22 +91,22 @@ export class Editable {
       }
       value = saved = text;
       if (mine !== turn) return;
-      waiting.delete(draft);
+      settle();
       mark(false);
       state.textContent = more ? `${t("saved")} ${more}` : t("saved");
       // What was written while it was saved is still to be.
       if (written() !== text) {
-        keepDocument(draft, { text: field.value, was: text });
+        keepDocument(draft(), { text: field.value, was: text });
         if (document.activeElement !== field) commit();
         return;
       }
-      keepDocument(draft, null);
+      keepDocument(kept, null);
       if (told.value !== null) show(told.value, told.whose);
     };
 
     /** Another tab may have saved or discarded it, and who writes is not disturbed. */
     const again = async () => {
-      if (![field.value, written()].includes(documentDraft(draft)?.text)) waiting.delete(draft);
+      if (![field.value, written()].includes(documentDraft(draft())?.text)) settle();
       else if (document.activeElement !== field && !saving) await commit();
     };
 
@@ -110,7 +115,7 @@ export class Editable {
       if (saving || now === value) return;
       value = now;
       const isOurs = now === saved || now === written();
-      if (documentDraft(draft) && now !== written()) { tellNewer(); tellWhose(whose, now); return; }
+      if (documentDraft(draft()) && now !== written()) { tellNewer(); tellWhose(whose, now); return; }
       forget();
       field.value = now;
       mark(false);
@@ -118,7 +123,7 @@ export class Editable {
       if (!isOurs) tellWhose(whose, now);
     };
 
-    const leave = () => { if (documentDraft(draft) && written() !== value && !saving) commit(); };
+    const leave = () => { if (documentDraft(draft()) && written() !== value && !saving) commit(); };
     // Nobody has looked at what is newer.
     const close = () => { if (!isOlder) leave(); };
 
@@ -138,7 +143,7 @@ export class Editable {
         },
         input: () => {
           if (written() === value) forget();
-          else keepDocument(draft, { text: field.value, was: value });
+          else keepDocument(draft(), { text: field.value, was: value });
         },
         change: () => {
           if (saving || written() !== value) { commit(); return; }
@@ -149,7 +154,7 @@ export class Editable {
         blur: () => { if (document.hasFocus()) leave(); },
       },
     });
-    const kept = documentDraft(draft);
+    const kept = documentDraft(draft());
     if (kept) {
       field.value = kept.text;
       if (written() === value) {
@@ -158,7 +163,7 @@ export class Editable {
       } else if (kept.was !== value) tellNewer();
       else {
         state.textContent = t("edit.kept");
-        waiting.set(draft, again);
+        wait();
       }
     }
     this.#fields.set(name, { show, close });

@@ -138,7 +138,7 @@ export class NodeDetails {
   }
 
   #editable(name, value, most) {
-    return this.#edits.field(name, { id: `node-${name}`, label: t(`node.${name}`), value, hint: t(`node.${name}-why`), most, draft: ofDocument(`${live.gateway}/node/${this.key}/${name}`), save: async (given) => {
+    return this.#edits.field(name, { id: `node-${name}`, label: t(`node.${name}`), value, hint: t(`node.${name}-why`), most, draft: () => ofDocument(`${live.gateway}/node/${this.key}/${name}`), save: async (given) => {
       const told = () => JSON.stringify(nodes.get(this.key)?.[name]);
       const before = told();
       await order(`/v1/node/${name}`, { node: this.key, ...(given.length ? { value: given } : {}) });
