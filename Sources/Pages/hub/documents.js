@@ -157,9 +157,11 @@ export class Documents {
 
   async #change(work, { form, key, draft } = {}) {
     const gateway = this.#gateway;
+    const written = draft && documentDraft(draft)?.text;
     try {
       const edited = await work();
-      if (draft) keepDocument(draft, null);
+      // What was written meanwhile is still to be saved.
+      if (draft && documentDraft(draft)?.text === written) keepDocument(draft, null);
       // Another one was chosen meanwhile.
       if (gateway !== this.#gateway) return;
       const hadFocus = form?.contains(document.activeElement);

@@ -100,7 +100,8 @@ export class Editable {
         if (document.activeElement !== field) commit();
         return;
       }
-      keepDocument(kept, null);
+      // The view may have been opened anew meanwhile, and more is written there by now.
+      if ([text, field.value].includes(documentDraft(kept)?.text)) keepDocument(kept, null);
       if (told.value !== null) show(told.value, told.whose);
     };
 
