@@ -7,14 +7,18 @@ import { areDraftsKept, documentDraft, keepDocument } from "../stores/drafts.js"
 const waiting = new Map();
 const streams = new WeakSet();
 let isTrying = false;
+/** After an attempt that has left something, the next one waits: longer each time, up to a minute. Something in between may refuse for good. */
+let [restMs, restsUntil] = [0, 0];
 
 addEventListener("beforeunload", (event) => { if (!areDraftsKept()) event.preventDefault(); });
 
 /** In turn, as often as the stream says that there is a line. */
 async function tryAgain() {
-  if (isTrying) return;
+  if (isTrying || performance.now() < restsUntil) return;
   isTrying = true;
   try { for (const again of [...waiting.values()]) await again(); } finally { isTrying = false; }
+  restMs = waiting.size ? Math.min(60_000, restMs * 2 + 1000) : 0;
+  restsUntil = performance.now() + restMs;
 }
 
 export class Editable {
