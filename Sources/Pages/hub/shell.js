@@ -80,7 +80,7 @@ export class HubShell {
   }
 
   async #show(isFirst = false) {
-    const view = !Object.hasOwn(views, location.pathname.split("/")[1] || "fleet") ? "none" : route.view !== "people" || this.mayAdminister ? route.view : "fleet";
+    const view = (location.pathname.split("/")[1] || "fleet") !== route.view ? "none" : route.view !== "people" || this.mayAdminister ? route.view : "fleet";
     this.#place.dataset.view = view;
     this.#place.toggleAttribute("data-open", true);
     for (const link of this.tabs.querySelectorAll("a")) {
