@@ -573,7 +573,8 @@ def what_is_written_while_cut_off_goes_out_once(world):
     browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({live}) => live.isLinked)"))
     browser.until("the files of the service worker", lambda: browser.script("""
       const files = performance.getEntriesByType('resource').map(({name}) => name).filter((name) => name.startsWith(`${location.origin}/pages/`));
-      return Promise.all(['/', ...files].map((file) => caches.match(file))).then((found) => files.length > 0 && found.every(Boolean))"""))
+      // What was asked for before the worker was there is kept once it is asked for again.
+      return Promise.all(['/', ...files].map((file) => caches.match(file).then((kept) => kept || fetch(file).then(() => false)))).then((found) => files.length > 0 && found.every(Boolean))"""))
     texts = [fresh("first while cut"), fresh("second while cut")]
     world.host.kill()
     browser.shows("No connection since", ".bar")
