@@ -183,6 +183,8 @@ public final class Daemon {
     publisher.notifier?.ending()
     log.notice("ending")
     await running.end()
+    // Its tasks hold the store: a link that was not up at the end tells of no other end.
+    messaging.routine.linkDown()
     // Cancelled tasks have ended, too.
     try await loop.nextTurn()
     return code

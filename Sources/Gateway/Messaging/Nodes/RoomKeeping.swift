@@ -73,8 +73,10 @@ public final class RoomKeeping {
     isUp = true
     look()
     looking.set(loop.now + Self.lookPause)
-    // `try?`: the link is down, or the settings have changed.
-    watching = loop.begin { try? await self.watch() }
+    watching = loop.begin { [weak self, looking, loop] in
+      // `try?`: the link is down, or the settings have changed.
+      while (try? await looking.wait(on: loop)) != nil { self?.lookIfDue() }
+    }
   }
 
   func linkDown() {
@@ -99,13 +101,10 @@ public final class RoomKeeping {
     looking.set(time)
   }
 
-  private func watch() async throws(CancellationError) {
-    while true {
-      try await looking.wait(on: loop)
-      guard let time = looking.time, time <= loop.now else { continue }
-      looking.set(loop.now + Self.lookPause)
-      look()
-    }
+  private func lookIfDue() {
+    guard let time = looking.time, time <= loop.now else { return }
+    looking.set(loop.now + Self.lookPause)
+    look()
   }
 
   private func look() {
