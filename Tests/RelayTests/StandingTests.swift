@@ -53,12 +53,7 @@ import Testing
 
   @Test func `a sent message shows whether its newest state was acknowledged, too`() throws {
     let bench = try Bench()
-    var message = OutgoingMessage(
-      key: "k", origin: "control", priority: 0, kind: .direct,
-      recipient: PublicKey(bytes: Array(repeating: 5, count: 32)),
-      text: "hello", created: Self.moment, lifetime: 1000)
-    bench.store.write { store throws(SQLiteError) in message = try store.insertOutgoing(message) ?? message }
-    try bench.store.commitNow()
+    var message = try sent(bench)
     var standing: MessageStanding { get throws { try bench.upstream.journal.standing(of: .sent(message, .last)) } }
     #expect(try standing == MessageStanding(upstream: "hub", state: .waiting))
     bench.run(until: { bench.upstream.status.pending == 0 }, "delivered")
@@ -76,6 +71,17 @@ import Testing
     bench.upstream.resume()
     bench.run(until: { bench.upstream.status.deadLetters == 0 }, "sent again")
     #expect(try standing == MessageStanding(upstream: "hub", state: .acknowledged, isCurrent: true))
+  }
+
+  /// A message of ours that is stored and not sent yet.
+  private func sent(_ bench: Bench) throws -> OutgoingMessage {
+    var message = OutgoingMessage(
+      key: "k", origin: "control", priority: 0, kind: .direct,
+      recipient: PublicKey(bytes: Array(repeating: 5, count: 32)),
+      text: "hello", created: Self.moment, lifetime: 1000)
+    bench.store.write { store throws(SQLiteError) in message = try store.insertOutgoing(message) ?? message }
+    try bench.store.commitNow()
+    return message
   }
 
   private func upstream(_ bench: Bench, _ journal: Upstream.Settings) throws -> Upstream {
@@ -114,12 +120,7 @@ import Testing
     filter.endsOnly = true
     let late = try upstream(bench, .init(name: "late", filter: filter, fromStart: true))
     defer { late.stop() }
-    var message = OutgoingMessage(
-      key: "k", origin: "control", priority: 0, kind: .direct,
-      recipient: PublicKey(bytes: Array(repeating: 5, count: 32)),
-      text: "hello", created: Self.moment, lifetime: 1000)
-    bench.store.write { store throws(SQLiteError) in message = try store.insertOutgoing(message) ?? message }
-    try bench.store.commitNow()
+    var message = try sent(bench)
     var standing: MessageStanding { get throws { try late.journal.standing(of: .sent(message, .last)) } }
     #expect(try standing == MessageStanding(upstream: "late", state: .waiting, awaitsEnd: true))
     #expect(try bench.upstream.journal.standing(of: .sent(message, .last)).awaitsEnd == false)
