@@ -43,7 +43,8 @@ final class SQLiteHubDatabase: HubDatabase {
     try HubSchema.require(try number("PRAGMA user_version"))
   }
 
-  init(location: String) throws(HubDatabaseError) {
+  /// Opens or creates a hub's file, and upgrades it. `patience`: the wait for another program that has locked the file.
+  init(location: String, patience: Duration = .seconds(2)) throws(HubDatabaseError) {
     limit = StatementLimit(longest: nil)
     do throws(SQLiteError) {
       try DatabaseFile.protect(location)
@@ -51,8 +52,8 @@ final class SQLiteHubDatabase: HubDatabase {
       // The timeout is first: after a crash the mode already reads the log, which another program may be recovering.
       try database.execute(
         """
-        PRAGMA busy_timeout = 2000; PRAGMA page_size = \(Self.pageSize); PRAGMA journal_mode = WAL;
-        PRAGMA synchronous = FULL;
+        PRAGMA busy_timeout = \(patience.components.seconds * 1000); PRAGMA page_size = \(Self.pageSize);
+        PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = \(Self.logBytes / Self.pageSize); PRAGMA journal_size_limit = \(Self.logBytes);
         PRAGMA cache_size = -16000
         """)
