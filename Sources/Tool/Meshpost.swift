@@ -22,8 +22,8 @@ struct Meshpost: ParsableCommand {
       CommandGroup(
         name: "Message",
         subcommands: [
-          MessagesCommand.self, SendCommand.self, ChatCommand.self, SearchCommand.self, ReactCommand.self,
-          SentCommand.self, RetryCommand.self, CancelCommand.self, RoomCommand.self,
+          MessagesCommand.self, ConversationsCommand.self, SendCommand.self, ChatCommand.self, SearchCommand.self,
+          ReactCommand.self, SentCommand.self, RetryCommand.self, CancelCommand.self, RoomCommand.self,
         ]),
       CommandGroup(
         name: "Mesh",

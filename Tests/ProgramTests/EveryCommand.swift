@@ -73,6 +73,7 @@ final class EveryCommand {
     let id = try JSONValue(parsing: far)["messages"]?.array?.first?["id"]?.string ?? ""
     try check(["cancel"], [id])
     try check(["messages"])
+    try check(["conversations"])
     try check(["search"], ["hello"])
     try check(["contacts"])
     try check(["contact", "add"], [String(repeating: "ab", count: 32), "--name", "New"])

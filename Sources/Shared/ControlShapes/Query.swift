@@ -48,7 +48,7 @@ extension Route {
         .text("conversation"), .whole("since"), .whole("until"), .choice("direction", "received", "sent", "both"),
         .flag("follow"), .flag("upstreams"), .flag("ways"), .text("radio"),
       ]
-    case .conversations: [.text("radio")]
+    case .conversations: [.flag("unread"), .text("radio")]
     case .live: [.whole("after")]
     case .contacts: [.flag("on_radio"), .whole("heard"), .text("radio")]
     case .readings: [.text("node"), .text("kind"), .whole("limit"), .flag("newest"), .text("radio")]

@@ -59,6 +59,23 @@ struct MessagesCommand: ParsableCommand {
   }
 }
 
+struct ConversationsCommand: ParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "conversations", abstract: "List conversations with what is unread in them, newest first.",
+    discussion: """
+      A conversation is a channel of the radio, a room, or a node with which messages were exchanged. \
+      Messages are read once somebody has seen them in a page; @ marks that an unread one mentions the radio's name.
+      """)
+  @OptionGroup var connection: Connection
+  @Flag(help: "Only conversations with unread messages.") var unread = false
+  @Option(help: "Only data of this radio, by name or key prefix (see meshpost radio list).") var radio: String?
+
+  func run() throws {
+    let target = "/v1/conversations".with(["unread": unread ? "1" : nil, "radio": radio])
+    try ControlClient(connection).lines(target, Show.conversation)
+  }
+}
+
 struct SearchCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "search", abstract: "Search received and sent messages, newest last.",

@@ -41,6 +41,29 @@ extension Show {
     return "\(at)\(place) \(ours(message)): \(clean(message[row.text]))\(state)\(reactions(to: message))"
   }
 
+  /// A channel, or a node with which messages were exchanged: what is unread there, and the newest message.
+  static func conversation(_ conversation: JSONValue) -> Styled {
+    let (row, state) = (Shape.Conversation(), Shape.Unread())
+    let unread = conversation[state.unread] ?? 0
+    let marks = [
+      unread > 0 ? "\(unread) new" : nil, conversation[state.mentioned] == true ? "@" : nil,
+      conversation[state.muted] == true ? "muted" : nil,
+    ]
+    let names = shownName(conversation[row.alias], conversation[row.name], key: conversation[row.key])
+    let name = clean(names ?? conversation[row.conversation])
+    let newest = conversation[row.newest].map(newest) ?? "no message yet"
+    return "\(name.padding(26))\(marks.compactMap { $0 }.joined(separator: " ").padding(10))\(newest)"
+  }
+
+  /// The newest message of a conversation, which the line names already.
+  private static func newest(_ message: JSONValue) -> String {
+    let row = Shape.Message()
+    let author = shownName(message[row.authorName], key: message[row.author])
+    let sender = isOurs(message) ? "me" : clean(author ?? sender(of: message))
+    let text = message[row.text].map { clean($0) } ?? "data \(message[row.data] ?? "")"
+    return "\(time(message[row.receivedAt])) \(sender): \(text)"
+  }
+
   static func knownRadio(_ radio: JSONValue) -> Styled {
     let row = Shape.KnownRadio()
     let there =

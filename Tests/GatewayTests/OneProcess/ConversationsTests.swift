@@ -66,6 +66,21 @@ import Timing
     #expect(try rig.ask("GET", "/v1/messages?after=1.x").status == 400)
   }
 
+  @Test func `only conversations with unread messages are listed if that is asked for`() throws {
+    let rig = try begun()
+    try hear("dm r1 r0 one", rig)
+    try hear("dm r2 r0 two", rig)
+    let all = try rig.rows("/v1/conversations")
+    let first = try #require(all.first { $0["name"]?.string == "r1" })
+    let read = [first["conversation"]?.string, first["newest"]?["cursor"]?.string].compactMap { $0 }
+    try #require(read.count == 2)
+    let body = #"{"conversation":"\#(read[0])","cursor":"\#(read[1])"}"#
+    #expect(try rig.post("/v1/conversations/read", body).status == 200)
+    #expect(try rig.rows("/v1/conversations?unread=1").map { $0["name"]?.string } == ["r2"])
+    #expect(try rig.rows("/v1/conversations").count == all.count)
+    #expect(try rig.ask("GET", "/v1/conversations?unread=yes").status == 400)
+  }
+
   @Test func `a node's alias is shown and accepted, and no node on the air can take it`() throws {
     let rig = try begun()
     #expect(try rig.post("/v1/node/alias", #"{"node":"r1","value":"Birch"}"#).status == 200)

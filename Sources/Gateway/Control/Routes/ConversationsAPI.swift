@@ -39,12 +39,13 @@ struct ConversationsAPI {
   let reads: ReadMarks
   private var store: Store { dependencies.store }
 
-  /// The newest first; then the radio's channels and rooms without messages.
+  /// The newest first; then the radio's channels and rooms without messages. `unread=1`: only those with unread messages.
   func list(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     let radio = try RadiosAPI.wanted(request, store) ?? store.radio
+    let onlyUnread = request.query["unread"] == "1"
     try await prepare()
     defer { dependencies.operations.memoryWasUsed() }
-    var left = try all(ofRadio: radio)[...]
+    var left = try all(ofRadio: radio).filter { !onlyUnread || $0.unread > 0 }[...]
     return try await reply.rows {
       var lines: [UInt8] = []
       for conversation in left.prefix(ControlAPI.pageRows) { lines += try line(of: conversation) }
