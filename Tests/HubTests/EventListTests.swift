@@ -97,9 +97,10 @@ import Testing
     _ = try await rig.hello(version: 0)
     _ = try await rig.ship([LinkRig.event(1, "message")])
     let row = try #require(try await rig.store.fleet().first)
-    let shown = try JSONValue(parsing: JSONWriter.object(row.json(linkedAt: nil, nil, alerts: 0)))
+    let shown = try JSONValue(parsing: JSONWriter.object(row.json(linkedAt: nil, nil, alerts: OpenAlerts())))
     #expect(shown["gateway"]?.string == "g" && shown["messages_today"] == nil && shown["nodes"] == nil)
-    let counted = try JSONValue(parsing: JSONWriter.object(row.json(linkedAt: nil, FleetFigures.Figures(), alerts: 0)))
+    let figured = row.json(linkedAt: nil, FleetFigures.Figures(), alerts: OpenAlerts())
+    let counted = try JSONValue(parsing: JSONWriter.object(figured))
     #expect(counted["messages_today"]?.integer == 0 && counted["nodes"]?.integer == 0)
   }
 

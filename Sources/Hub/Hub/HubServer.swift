@@ -49,9 +49,8 @@ public struct HubServer: Sendable {
       )
       : nil
     let figures = FleetFigures { now in try await stores.readers.ask("figures") { try $0.figures(now: now) } }
-    let counts: @Sendable ([String]) async -> [String: Int64] = { gateways in
-      // `try?`: the probe reports what is wrong with the database.
-      (try? await stores.monitor.alertCounts(of: gateways)) ?? [:]
+    let openAlerts: @Sendable ([String]) async throws -> [String: OpenAlerts] = { gateways in
+      try await stores.monitor.openAlerts(of: gateways)
     }
     let watch = HubAlerts(
       configuration.alerts, stores, registry, name: "\(ProcessInfo.processInfo.hostName):\(configuration.port)",
@@ -63,7 +62,7 @@ public struct HubServer: Sendable {
     let refused = RefusedLogins(HubLog.write)
     api = HubAPI(
       stores: stores, access: access, registry: registry, links: links, figures: figures,
-      live: LiveFeed({ stores.monitor }, links, figures, alerts: counts), watch: watch, alerts: counts,
+      live: LiveFeed({ stores.monitor }, links, figures, alerts: openAlerts), watch: watch, alerts: openAlerts,
       peerHubs: peerHubs,
       limiter: RateLimiter(perSecond: configuration.rateLimit, bytesPerDay: configuration.bytesPerDay),
       memory: TransferMemory(largest: configuration.maxBody),

@@ -19,8 +19,8 @@ struct HubAPI: Sendable {
   let figures: FleetFigures
   let live: LiveFeed
   let watch: HubAlerts
-  /// The number of open alerts of each of these gateways that has any; of all gateways for an empty list.
-  var alerts: @Sendable ([String]) async -> [String: Int64] = { _ in [:] }
+  /// The open alerts of each of these gateways that has any; of all gateways for an empty list.
+  var alerts: @Sendable ([String]) async throws -> [String: OpenAlerts] = { _ in [:] }
   /// `nil`: no other hub can share the database.
   let peerHubs: PeerHubRequests?
   let limiter: RateLimiter

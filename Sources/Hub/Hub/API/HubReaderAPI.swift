@@ -60,12 +60,13 @@ extension HubAPI {
     }
     let figures = await figures.ifCounted()
     let links = await links.times()
-    let counts = await alerts(rows.map(\.gateway))
+    let open = try await alerts(rows.map(\.gateway))
     var list = JSONWriter()
     var (last, isCut) = (String?.none, false)
     list.array { json in
       for row in rows {
-        let body = JSONWriter.object(row.json(linkedAt: links[row.gateway], figures, alerts: counts[row.gateway] ?? 0))
+        let alerts = open[row.gateway] ?? OpenAlerts()
+        let body = JSONWriter.object(row.json(linkedAt: links[row.gateway], figures, alerts: alerts))
         guard last == nil || Int64(json.bytes.count + body.count) < HubStore.pageBytes else {
           isCut = true
           break
@@ -77,23 +78,20 @@ extension HubAPI {
     return Self.json(["gateways": RawJSON(list.bytes), "next": isCut || rows.count == limit ? last : nil])
   }
 
-  /// A gateway without a link counts as silent after this many milliseconds without events.
-  private static let silence: Int64 = 900_000
-
   func fleetSummary(_ call: Call) async throws -> Response {
     let now = HubClock.now
     let figures = await figures.ifCounted()
     let links = await links.times()
-    let known = try await stores.readers.ask(call.holder) {
-      try $0.fleetCounts(heardSince: now - Self.silence, linked: Array(links.keys))
-    }
-    let open = await alerts([]).values.reduce(0, +)
+    let gateways = try await stores.readers.ask(call.holder) { try $0.gatewayCount() }
+    let open = try await alerts([])
+    let silent = open.filter { $0.value.isSilent && links[$0.key] == nil }.count
+    let count = open.values.reduce(Int64(0)) { $0 + $1.count }
     let hours = (Int64(0)...23).map { (now / 3_600_000 - 23 + $0) * 3_600_000 }
     let counted = figures.map { figures in
       hours.map { ["at": $0, "messages": figures.hours[$0] ?? 0] as JSONObject }
     }
     return Self.json([
-      "gateways": known.gateways, "linked": links.count, "silent": known.silent, "alerts": open,
+      "gateways": gateways, "linked": links.count, "silent": silent, "alerts": count,
       "messages_today": figures?.total, "hours": counted,
     ])
   }

@@ -286,14 +286,18 @@ extension HubStore {
     return (page.rows, page.hasMore)
   }
 
-  /// The numbers of open alerts of these gateways, or of all for an empty list; the hub's own are under an empty name.
-  func alertCounts(of gateways: [String]) throws(HubDatabaseError) -> [String: Int64] {
-    let counts = try database.dictionary(
-      "SELECT gateway, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY gateway"
-    ) { ($0.text(0), $0.integer(1)) }
-    guard !gateways.isEmpty else { return counts }
+  /// The open alerts of these gateways, or of all for an empty list; the hub's own are under an empty name.
+  func openAlerts(of gateways: [String]) throws(HubDatabaseError) -> [String: OpenAlerts] {
     let wanted = Set(gateways)
-    return counts.filter { wanted.contains($0.key) }
+    var open: [String: OpenAlerts] = [:]
+    try database.every(
+      "SELECT gateway, rule, count(*) FROM alerts WHERE ended_at IS NULL GROUP BY gateway, rule"
+    ) { row in
+      let gateway = row.text(0)
+      guard wanted.isEmpty || wanted.contains(gateway) else { return }
+      open[gateway, default: OpenAlerts()].rules[row.text(1)] = row.integer(2)
+    }
+    return open
   }
 
   /// The numbers of open alerts by rule, and of all that nobody has acknowledged.

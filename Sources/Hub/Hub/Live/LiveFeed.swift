@@ -38,7 +38,7 @@ actor LiveFeed {
   private let store: @Sendable () -> HubStore
   private let links: SharedLinkTable
   private let figures: FleetFigures
-  private let alerts: @Sendable ([String]) async -> [String: Int64]
+  private let alerts: @Sendable ([String]) async throws -> [String: OpenAlerts]
 
   private var events = EventList()
   private var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
@@ -67,7 +67,7 @@ actor LiveFeed {
 
   init(
     _ store: @escaping @Sendable () -> HubStore, _ links: SharedLinkTable, _ figures: FleetFigures,
-    alerts: @escaping @Sendable ([String]) async -> [String: Int64] = { _ in [:] }
+    alerts: @escaping @Sendable ([String]) async throws -> [String: OpenAlerts] = { _ in [:] }
   ) {
     (self.store, self.links, self.figures, self.alerts) = (store, links, figures, alerts)
   }
@@ -309,11 +309,11 @@ actor LiveFeed {
 
   private func publishRows(_ some: [String], _ links: [String: Int64], _ now: Int64) async throws {
     let figures = await figures.ifCounted()
-    let counts = await alerts(some)
+    let open = try await alerts(some)
     let rows = try await store().fleet(only: some)
     for row in rows {
-      publish(
-        "gateway", JSONWriter.object(row.json(linkedAt: links[row.gateway], figures, alerts: counts[row.gateway] ?? 0)))
+      let alerts = open[row.gateway] ?? OpenAlerts()
+      publish("gateway", JSONWriter.object(row.json(linkedAt: links[row.gateway], figures, alerts: alerts)))
       gateways[row.gateway]?.published(at: now, seen: row.lastSeen)
     }
     // One that was removed would be asked for each second.

@@ -35,8 +35,9 @@ struct FleetRow: Sendable {
   var name: String { alias ?? radio ?? gateway }
 
   /// `linkedAt`: the opening of its link; `nil`: it has none. `figures`: `nil`: they could not be counted.
-  func json(linkedAt: Int64?, _ figures: FleetFigures.Figures?, alerts: Int64) -> JSONObject {
+  func json(linkedAt: Int64?, _ figures: FleetFigures.Figures?, alerts: OpenAlerts) -> JSONObject {
     let counts = figures.map { (messages: $0.messages[gateway] ?? 0, nodes: $0.nodes[gateway] ?? 0) }
+    let wanting = needs(isLinked: linkedAt != nil, alerts).map(\.rawValue)
     return [
       "gateway": gateway, "radio": radio, "name": name, "linked": linkedAt != nil, "link_since": linkedAt,
       "last_seen": lastSeen, "events": events, "version": version, "link": link, "model": model, "radio_key": radioKey,
@@ -47,7 +48,8 @@ struct FleetRow: Sendable {
       "nodes": counts?.nodes,
       "last_message": lastMessage.map {
         ["at": $0.at, "text": $0.text, "sender_name": $0.sender, "channel_name": $0.channel] as JSONObject
-      }, "alerts": alerts, "state_at": stateAt,
+      }, "alerts": alerts.count, "alert_rules": alerts.rules.keys.sorted(),
+      "needs": wanting, "state_at": stateAt,
     ]
   }
 }
@@ -128,18 +130,7 @@ extension HubStore {
     return rows
   }
 
-  /// The number of gateways, and of those without a link that were not heard since.
-  func fleetCounts(heardSince: Int64, linked: [String]) throws(HubDatabaseError) -> (gateways: Int64, silent: Int64) {
-    let all = try number("SELECT count(*) FROM gateways")
-    var silent = try database.number("SELECT count(*) FROM gateways WHERE last_seen < ?1", heardSince)
-    try database.read([
-      HubCall(
-        "SELECT 1 FROM @rows JOIN gateways g ON g.id = v.id WHERE g.last_seen < @1", ["id": linked],
-        values: [heardSince]
-      ) { _ in silent -= 1 }
-    ])
-    return (all, max(0, silent))
-  }
+  func gatewayCount() throws(HubDatabaseError) -> Int64 { try number("SELECT count(*) FROM gateways") }
 
   /// The last events and the last state of each gateway that sent any since this time. 0: none since then. All of them, because nobody asks for one
   /// that was left out again.
