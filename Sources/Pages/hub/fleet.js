@@ -3,13 +3,14 @@ import { coded, fill, icon, make, showTrouble } from "../parts/page.js";
 import { number, volts } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
+import { worstFirst } from "../parts/weight.js";
 import { has, t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
 import { styled } from "../shell/styled.js";
 import { contactMark } from "./contact.js";
-import { contact, fleet, gatewayName, live, needs, weight } from "./live.js";
+import { contact, fleet, gatewayName, isWanting, live, needs } from "./live.js";
 
 const COLUMNS = [
   { name: "gateway", of: (row) => gatewayName(row.gateway).toLocaleLowerCase(), isFirstUp: true },
@@ -112,13 +113,13 @@ export class View {
     const wanted = (route.get("find") ?? "").trim().toLocaleLowerCase();
     const only = route.get("only");
     let found = [...fleet.rows.values()];
-    if (only === "need") found = found.filter((row) => needs(row).length || row.alerts);
+    if (only === "need") found = found.filter(isWanting);
     else if (only) found = found.filter((row) => contact(row) === only);
     if (wanted) found = found.filter((row) => `${row.gateway}\n${row.name ?? ""}\n${row.radio ?? ""}\n${(row.tags ?? []).join("\n")}\n${row.note ?? ""}\n${row.model ?? ""}\n${row.version ?? ""}`.toLocaleLowerCase().includes(wanted));
     const column = COLUMNS.find((one) => one.name === route.get("by"));
-    const of = column?.of ?? ((row) => `${weight(row)}${gatewayName(row.gateway).toLocaleLowerCase()}`);
-    const sign = column && route.get("order") === "down" ? -1 : 1;
-    return found.map((row) => [of(row), row]).sort(([a, x], [b, y]) => (a < b ? -sign : a > b ? sign : x.gateway < y.gateway ? -1 : 1)).map(([, row]) => row);
+    if (!column) return worstFirst(found, (row) => gatewayName(row.gateway).toLocaleLowerCase());
+    const sign = route.get("order") === "down" ? -1 : 1;
+    return found.map((row) => [column.of(row), row]).sort(([a, x], [b, y]) => (a < b ? -sign : a > b ? sign : x.gateway < y.gateway ? -1 : 1)).map(([, row]) => row);
   }
 
   #draw() {
@@ -134,8 +135,8 @@ export class View {
     this.scroller.hidden = isMap;
     this.mapPlace.hidden = !isMap;
     const rows = this.#shown = this.#chosen();
-    // A row's stamp changes with it, who is silent is so by the clock, and its link leads to what is filtered now: times are told by themselves.
-    if (!isMap) this.list.set(rows.map((row) => ({ key: row.gateway, version: `${row.stamp} ${contact(row)} ${row.gateway === route.id} ${location.search}`, row })));
+    // A row's stamp changes with it, and its link leads to what is filtered now: times are told by themselves.
+    if (!isMap) this.list.set(rows.map((row) => ({ key: row.gateway, version: `${row.stamp} ${row.gateway === route.id} ${location.search}`, row })));
     this.table.setAttribute("aria-rowcount", String(rows.length + 1));
     if (isMap) this.#drawMap();
     if (fleet.isLoaded) this.#need();
@@ -145,7 +146,8 @@ export class View {
       return;
     }
     const placed = isMap ? rows.filter((row) => row.position).length : rows.length;
-    const words = placed === rows.length ? t("fleet.count", { count: rows.length }) : t("fleet.count-placed", { shown: number(placed), count: rows.length });
+    const counted = placed === rows.length ? t("fleet.count", { count: rows.length }) : t("fleet.count-placed", { shown: number(placed), count: rows.length });
+    const words = [counted, fleet.wanting ? t("fleet.need", { count: fleet.wanting }) : ""].filter(Boolean).join(" · ");
     if (this.count.textContent !== words) this.count.textContent = words;
     if (!rows.length) this.scroller.append(make("div", { class: "empty" }, make("h2", { text: t(fleet.rows.size ? "fleet.no-match" : "fleet.none") }), make("p", { class: "quiet" }, coded(t(fleet.rows.size ? "fleet.no-match-why" : "fleet.none-why")))));
   }
@@ -153,12 +155,12 @@ export class View {
   // MARK: Figures
 
   #drawStats() {
-    let [linked, silent, need] = [0, 0, 0];
+    let [linked, silent] = [0, 0];
+    const need = fleet.wanting;
     for (const row of fleet.rows.values()) {
       const state = contact(row);
       if (state === "linked") linked += 1;
       else if (state === "silent") silent += 1;
-      if (needs(row).length || row.alerts) need += 1;
     }
     const { alerts, messages_today: today } = fleet.summary ?? {};
     const figures = [
@@ -190,7 +192,7 @@ export class View {
     return make("div", { role: "row", class: `fleet-row ${row.gateway === route.id ? "chosen" : ""}`, "aria-rowindex": index + 2 },
       cell("gateway", make("span", { class: "fleet-name" }, make("a", { class: "node-link", href: `/fleet/${encodeURIComponent(row.gateway)}${location.search}`, "aria-current": row.gateway === route.id ? "true" : null }, named(gatewayName(row.gateway))),
         (row.tags ?? []).slice(0, 4).map((tag) => make("span", { class: "tag" }, line(tag, 16)))),
-      found.length || row.alerts ? make("span", { class: "needs bad-words small", text: [...found.map((one) => t(`need.${one}`)), row.alerts ? t("alerts.open-count", { count: row.alerts }) : ""].filter(Boolean).join(", ") }) : null),
+      isWanting(row) ? make("span", { class: "needs bad-words small", text: [...found.map((one) => t(`need.${one}`)), row.alerts ? t("alerts.open-count", { count: row.alerts }) : ""].filter(Boolean).join(", ") }) : null),
       cell("contact", contactMark(row)),
       cell("radio", row.radio ? named(row.radio) : null, row.radio_state && row.radio_state !== "up" ? make("span", { class: "quiet small", text: has(`state.${row.radio_state}`) ? t(`state.${row.radio_state}`) : row.radio_state }) : null),
       cell("battery", row.battery_mv ? volts(row.battery_mv) : ""),

@@ -1,7 +1,7 @@
 // The hub's one stream of what happens, and the fleet that it keeps up to date.
 import { forgetEarly } from "../first.js";
 import { gist, seen } from "../parts/text.js";
-import { now, setNow } from "../parts/times.js";
+import { setNow } from "../parts/times.js";
 import { ask } from "../stores/api.js";
 import { query } from "../stores/query.js";
 import { ServedStore, Stream } from "../stores/store.js";
@@ -89,8 +89,8 @@ class HubLive extends Stream {
 
 export const live = new HubLive();
 
-/** Who is silent is so by the hub's clock alone. */
-const LOOK_MS = 20_000;
+/** The figures of the day are read again so often. */
+const LOOK_MS = 60_000;
 
 /** All gateways, by id. Each row has a `stamp`, which changes with it. */
 class Fleet extends ServedStore {
@@ -107,7 +107,7 @@ class Fleet extends ServedStore {
     live.on("hello", () => this.anew());
     live.on("again", () => { if (this.isWanting) this.anew(); });
     live.on("alert", () => this.#sum());
-    setInterval(() => { if (!document.hidden && this.isLoaded) { this.changed(); if (performance.now() - this.#summaryAt > 60_000) this.#sum(); } }, LOOK_MS);
+    setInterval(() => { if (!document.hidden && this.isLoaded && performance.now() - this.#summaryAt >= LOOK_MS) this.#sum(); }, LOOK_MS / 3);
   }
 
   #put(rows, row) {
@@ -139,6 +139,13 @@ class Fleet extends ServedStore {
     } while (after);
     this.rows = rows;
     this.#called = null;
+  }
+
+  /** How many somebody should look at. */
+  get wanting() {
+    let count = 0;
+    for (const row of this.rows.values()) if (isWanting(row)) count += 1;
+    return count;
   }
 
   /** Whether another is called so, or has it as its id. */
@@ -174,30 +181,11 @@ export function gatewayName(gateway) {
   return name !== gateway && fleet.isShared(name) ? `${name} (${gateway})` : name;
 }
 
-/** A gateway is silent when it is not linked and has not sent anything for so long. */
-const SILENT_MS = 15 * 60_000;
+/** What needs somebody, as the hub judges it: words of the catalogue. */
+export function needs(row) { return row.needs ?? []; }
 
-/** `linked`, `quiet` (it came lately), `silent`. */
-export function contact(row) {
-  if (row.linked) return "linked";
-  return now() - row.last_seen < SILENT_MS ? "quiet" : "silent";
-}
+/** Whether somebody should look at it. */
+export function isWanting(row) { return needs(row).length > 0 || row.alerts > 0; }
 
-const NEEDS = ["silent", "radio", "store", "power", "clock"];
-
-/** How much a gateway needs somebody: by the worst of its needs, before alerts of other things, before nothing. */
-export function weight(row) {
-  const [worst] = needs(row);
-  return worst ? NEEDS.indexOf(worst) : NEEDS.length + (row.alerts ? 0 : 1);
-}
-
-/** What needs somebody, in the order of how much: words of the catalogue. */
-export function needs(row) {
-  const found = [];
-  if (contact(row) === "silent") found.push("silent");
-  if (row.linked && row.radio_state && row.radio_state !== "up") found.push("radio");
-  if (row.store_error) found.push("store");
-  if (row.power === "low") found.push("power");
-  if (row.clock_trusted === false) found.push("clock");
-  return found;
-}
+/** `linked`, `quiet` (it need not have a link), `silent`. */
+export function contact(row) { return row.linked ? "linked" : needs(row).includes("silent") ? "silent" : "quiet"; }

@@ -7,7 +7,7 @@ import { onKeys, startKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
 import { styled } from "../shell/styled.js";
 import * as fleetView from "./fleet.js";
-import { fleet, live, needs } from "./live.js";
+import { fleet, live } from "./live.js";
 
 const TABS = [["fleet", "antenna", "f"], ["messages", "chats", "m"], ["coverage", "map", "c"], ["alerts", "bell", "a"], ["commands", "arrow", "k"], ["people", "nodes", "p"]];
 const views = {
@@ -142,9 +142,7 @@ export class HubShell {
   }
 
   #tellFleet() {
-    let count = 0;
-    for (const row of fleet.rows.values()) if (needs(row).length || row.alerts) count += 1;
-    this.#tellCount("fleet", count, "fleet.need");
+    this.#tellCount("fleet", fleet.wanting, "fleet.need");
     this.#tellCount("alerts", fleet.summary?.alerts ?? 0, "alerts.open-count");
   }
 
@@ -153,6 +151,8 @@ export class HubShell {
     if (place.dataset.version === String(count)) return;
     place.dataset.version = String(count);
     place.className = `count ${count ? "bad" : ""}`;
+    // The two numbers count different things: each says which.
+    place.title = count ? t(words, { count }) : "";
     fill(place, count ? [make("span", { "aria-hidden": "true", text: String(count) }), make("span", { class: "unseen", text: t(words, { count }) })] : null);
   }
 }
