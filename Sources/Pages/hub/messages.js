@@ -1,10 +1,11 @@
 // Messages of all gateways, each once, the newest first; who heard one, and how well. The hub gives them in the order in which they came, which is how
 // nothing is missed; here they stand by when they were heard: what a gateway sends after a cut stands where it was said.
 import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
+import "../parts/days.js";
 import { refill } from "../parts/held.js";
 import { late } from "../parts/late.js";
 import { decibels, number } from "../parts/numbers.js";
-import { full, now, when } from "../parts/times.js";
+import { dayOf, full, now, when } from "../parts/times.js";
 import { cut, named } from "../parts/text.js";
 import { written } from "../parts/written.js";
 import { t } from "../parts/words.js";
@@ -72,7 +73,7 @@ export class View {
     this.channel = select("channel");
     this.gateway = select("gateway");
     this.scroller = make("div", { class: "table-scroll", tabindex: 0, role: "group", "aria-label": t("hub.messages") });
-    this.list = new Windowed(this.scroller, { estimate: 64, role: "list", label: t("hub.messages"), render: (item) => this.#row(item.row), onEdge: (edge) => { if (edge === "end" && !this.#trouble) this.#load(); } });
+    this.list = new Windowed(this.scroller, { estimate: 64, role: "list", label: t("hub.messages"), render: (item) => (item.row ? this.#row(item) : make("div", { role: "listitem", class: "day" }, when(item.at, "day"))), onEdge: (edge) => { if (edge === "end" && !this.#trouble) this.#load(); } });
     this.note = make("p", { class: "quiet small", role: "status" });
     fill(this.#shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.messages") }), this.note),
       make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.channel, this.gateway, this.time), this.between, this.active, this.scroller);
@@ -202,8 +203,16 @@ export class View {
 
   #draw() {
     this.scroller.querySelector(".empty:not([role])")?.remove();
-    this.#shown = byTime(this.#rows);
-    this.list.set(this.#shown.map((row) => ({ key: String(row.position), version: `${row.heard.length}${String(row.position) === route.id}`, row })), this.#next !== null);
+    const items = [];
+    let day = null;
+    for (const { row, at } of timed(this.#rows)) {
+      const date = dayOf(at);
+      if (date !== day) items.push({ key: `day ${row.position}`, version: dayOf(now()), isLoose: true, at });
+      day = date;
+      items.push({ key: String(row.position), version: `${row.heard.length}${String(row.position) === route.id}`, row, at });
+    }
+    this.#shown = items.flatMap(({ row }) => row ?? []);
+    this.list.set(items, this.#next !== null);
     const isEmpty = !this.#rows.length;
     const words = this.#trouble && !isEmpty ? this.#trouble.message : "";
     if (this.note.textContent !== words) this.note.textContent = words;
@@ -214,11 +223,12 @@ export class View {
     }
   }
 
-  #row(row) {
+  #row({ row, at }) {
     const { body, heard } = row;
     const best = heard.reduce((most, one) => (one.snr !== undefined && one.snr !== null && (most === null || one.snr > most) ? one.snr : most), null);
-    // Late is what no gateway heard in time.
-    const delay = heard.length > 0 && late(Math.min(...heard.map((one) => one.age_s ?? 0)));
+    // Late is what no gateway heard in time, or what the first report of came late. A clock that was not set says nothing of the latter.
+    const report = row.at === at && row.arrived ? (row.arrived - at) / 1000 : 0;
+    const delay = heard.length > 0 && late(Math.min(...heard.map((one) => one.age_s ?? 0)) + report);
     return make("article", { role: "listitem", class: `hub-message ${String(row.position) === route.id ? "chosen" : ""}` },
       make("div", { class: "hub-message-head" },
         make("span", { class: "hub-sender" }, named(body.sender_name || body.from_name || t("messages.nobody"))),
@@ -279,8 +289,11 @@ export class View {
 /** Before this no clock was right that is told here: an unset one shows May 2024 or 1970. */
 const FIRST_MS = Date.UTC(2025, 0, 1);
 
-/** The newest first. What a clock that was not set says counts as heard with what came before it. */
-export function byTime(rows) {
+/** The newest first. */
+export function byTime(rows) { return timed(rows).map(({ row }) => row); }
+
+/** The newest first, each with its time. What a clock that was not set says counts as heard with what came before it. */
+function timed(rows) {
   const latest = now() + HOUR;
   let before = FIRST_MS;
   const times = new Map();
@@ -288,7 +301,7 @@ export function byTime(rows) {
     if (row.at >= FIRST_MS && row.at <= latest) before = row.at;
     times.set(row.position, before);
   }
-  return [...rows].sort((a, b) => times.get(b.position) - times.get(a.position) || b.position - a.position);
+  return rows.map((row) => ({ row, at: times.get(row.position) })).sort((a, b) => b.at - a.at || b.row.position - a.row.position);
 }
 
 /** Who heard it first is first. */
