@@ -119,6 +119,26 @@ import Timing
     #expect(try await all(one).map(\.endedAt) == [90])
   }
 
+  @Test func `alerts are listed by rule and by gateways, and acknowledged together`() async throws {
+    let store = try store()
+    let silent = "gateway_silent"
+    for (gateway, rule) in [("a", silent), ("b", silent), ("b", "retention_held"), ("c", silent)] {
+      let alert = HubAlert(gateway: gateway, rule: rule, subject: "", text: "x", beganAt: 50)
+      try await store.storeAlertChanges([.begins(alert, at: 60)])
+    }
+    func listed(_ gateways: [String], _ rule: String?) async throws -> [String] {
+      let found = try await store.alerts(before: .max, openOnly: true, gateways: gateways, rule: rule, limit: 9).alerts
+      return found.map { "\($0.gateway) \($0.rule)" }
+    }
+    #expect(try await listed([], silent) == ["c gateway_silent", "b gateway_silent", "a gateway_silent"])
+    #expect(try await listed(["a", "b"], nil) == ["b retention_held", "b gateway_silent", "a gateway_silent"])
+    #expect(try await listed(["a", "b"], "retention_held") == ["b retention_held"])
+    let ids = try await all(store).map(\.id)
+    let seen = try await store.acknowledgeAlerts(ids + [999], by: "ana", note: "the mast", at: 70)
+    #expect(seen.count == 4 && seen.allSatisfy { $0.acknowledgedBy == "ana" && $0.note == "the mast" })
+    #expect(try await store.alertCensus().unacknowledged == 0)
+  }
+
   @Test func `a gateway that lost its database ends its forgotten alerts by its state`() async throws {
     let store = try store()
     try await take([event(1, "begin")], store, at: 5000)

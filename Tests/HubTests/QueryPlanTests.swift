@@ -97,6 +97,7 @@ import Testing
     _ = try await store.documents(of: "g", after: "", limit: 10)
     _ = try await store.allowed(by: "g")
     _ = try await store.alerts(before: .max, openOnly: false, limit: 10)
+    _ = try await store.alerts(before: .max, openOnly: true, gateways: ["g", "h"], rule: "gateway_silent", limit: 10)
     _ = try await store.openAlerts(of: ["g"])
     _ = try await store.auditRecords(before: .max, limit: 10)
     _ = try await store.lastContacts(after: "", limit: 10)

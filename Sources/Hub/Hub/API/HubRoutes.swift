@@ -145,8 +145,8 @@ extension HubAPI {
         .get, "/v1/alerts", .read, "Alerts of gateways and hubs, the newest first.",
         [
           OpenAPI.Parameter("state?", .oneOf(["all", "open"]), "`all`: also alerts that have ended."),
-          .text("gateway", "Only alerts of this gateway."), .whole("before", "`next` of the previous page."),
-          Self.limit,
+          .text("gateway", "Only alerts of this gateway, or of these: ids with commas between."),
+          .text("rule", "Only alerts of this rule."), .whole("before", "`next` of the previous page."), Self.limit,
         ], answer: Self.page("alerts", Self.alert), handler: alertList),
       HubRoute(
         .get, "/v1/alerts/rules", .read, "The hub's own rules, each as a sentence.",
@@ -209,6 +209,10 @@ extension HubAPI {
         .post, "/v1/alerts/{alert}/acknowledge", .command, "Acknowledges an alert.",
         body: ["note?": .text(most: AlertReport.textBytes)], answer: Self.alert, refusals: [404],
         handler: acknowledgeAlert),
+      HubRoute(
+        .post, "/v1/alerts/acknowledge", .command, "Acknowledges several alerts.",
+        body: ["ids": .list(.whole), "note?": .text(most: AlertReport.textBytes)],
+        answer: ["alerts": .list(Self.alert)], handler: acknowledgeAlerts),
       HubRoute(
         .post, "\(Self.id)/commands", .command, "Sends a command to the gateway.", [Self.wait],
         body: ["command": .text, "id?": .text(most: 48), "queue?": .truth], answer: Self.command, isQueued: true,

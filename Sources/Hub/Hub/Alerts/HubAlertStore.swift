@@ -235,22 +235,6 @@ extension HubStore {
     ) { $0.integer(0) }
   }
 
-  // MARK: People
-
-  /// Acknowledges an alert. `nil`: there is none with this id. A second acknowledgement changes nothing.
-  func acknowledgeAlert(
-    _ id: Int64, by person: String, note: String?, at now: Int64
-  ) throws(HubDatabaseError) -> HubAlert? {
-    try transaction { () throws(HubDatabaseError) in
-      let count = try database.run(
-        """
-        UPDATE alerts SET acknowledged_at = ?2, acknowledged_by = ?3, note = ?4 WHERE id = ?1 AND acknowledged_at IS NULL
-        """, id, now, person, note)
-      if count > 0 { announce(Self.alertChange(id)) }
-      return try alert(id)
-    }
-  }
-
   // MARK: Reading
 
   private static func alert(_ row: any HubRow) -> HubAlert {
@@ -271,17 +255,23 @@ extension HubStore {
     try database.first("SELECT \(Self.columns) FROM alerts WHERE id = ?1", id, read: Self.alert)
   }
 
-  /// The newest first, as many as fit a page.
+  /// The newest first, as many as fit a page. `gateways`: only theirs; empty: of all.
   func alerts(
-    before id: Int64, openOnly: Bool, gateway: String? = nil, limit: Int
+    before id: Int64, openOnly: Bool, gateways: [String] = [], rule: String? = nil, limit: Int
   ) throws(HubDatabaseError) -> (alerts: [HubAlert], hasMore: Bool) {
-    let filter = """
-      FROM alerts WHERE id < ?1 \(openOnly ? "AND ended_at IS NULL" : "") \(gateway == nil ? "" : "AND gateway = ?2")
-      ORDER BY id DESC
-      """
-    let values: [any SQLBindable] = gateway == nil ? [id] : [id, gateway]
+    var filter = "FROM alerts WHERE id < ?1"
+    var values: [any SQLBindable] = [id]
+    if openOnly { filter += " AND ended_at IS NULL" }
+    if !gateways.isEmpty {
+      filter += " AND gateway IN (\(gateways.indices.map { "?\($0 + 2)" }.joined(separator: ", ")))"
+      for gateway in gateways { values.append(gateway) }
+    }
+    if let rule {
+      values.append(rule)
+      filter += " AND rule = ?\(values.count)"
+    }
     let page = try page(
-      Self.columns, sizes: ["text", "note", "subject"], filter, values, limit: limit,
+      Self.columns, sizes: ["text", "note", "subject"], filter + " ORDER BY id DESC", values, limit: limit,
       read: Self.alert)
     return (page.rows, page.hasMore)
   }
