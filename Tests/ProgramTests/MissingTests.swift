@@ -115,7 +115,8 @@ extension WholeProgramTests {
       let note = "/documents/settings/log_level"
       let value = #"{"value":"debug"}"#
       for (method, target, body) in [
-        ("PUT", note, value), ("DELETE", note, ""), ("GET", "/documents", ""), ("GET", "/events", ""),
+        ("PUT", note, value), ("DELETE", note, ""), ("DELETE", "", ""), ("GET", "/documents", ""),
+        ("GET", "/events", ""),
         ("GET", "/messages", ""), ("GET", "/contacts", ""), ("GET", "/state", ""), ("GET", "/commands", ""),
       ] {
         let answer = try error(method, "/v1/gateways/misspelt\(target)", body: body)

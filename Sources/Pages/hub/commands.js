@@ -310,9 +310,9 @@ class Deeds {
     if (this.list.dataset.version === version) return;
     this.list.dataset.version = version;
     this.more.hidden = this.#next === null;
-    const end = ({ what, detail }) => (what === "person" && detail?.added ? "-added" : what === "person" && detail?.removed ? "-removed" : "");
+    const end = ({ what, detail }) => (what === "person" && detail?.added ? "-added" : ["person", "gateway"].includes(what) && detail?.removed ? "-removed" : "");
     fill(this.list, this.#rows.length ? this.#rows.map((one) => make("li", {},
-      make("span", { class: "grow" }, named(one.who), " ", has(`deed.${one.what}`) ? t(`deed.${one.what}${end(one)}`) : cut(String(one.what), 40), " ",
+      make("span", { class: "grow" }, named(one.who), " ", has(`deed.${one.what}${end(one)}`) ? t(`deed.${one.what}${end(one)}`) : cut(String(one.what), 40), " ",
         line(Object.entries(one.detail ?? {}).filter(([name, value]) => !["added", "removed"].includes(name) && (["string", "number", "boolean"].includes(typeof value) || name === "others")).map(([name, value]) => (name === "id" ? "" : name === "others" ? t("seen.more", { count: value.length }) : name === "deleted" ? t("deed.deleted") : String(value))).filter(Boolean).join(" · "), 160)),
       make("span", { class: "quiet small" }, one.gateway ? [make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(gatewayName(one.gateway))), " · "] : null, has(`way.${one.way}`) ? t(`way.${one.way}`) : cut(String(one.way), 20), " · ", when(one.at)))) : make("li", { class: "quiet", text: t("deeds.none") }));
   }

@@ -1,12 +1,12 @@
 // One gateway beside the fleet: what is known of it, notes to edit, what it heard last.
 import { Editable } from "../parts/editable.js";
 import { fill, iconButton, make, showTrouble } from "../parts/page.js";
-import { refill } from "../parts/held.js";
+import { busy, refill } from "../parts/held.js";
 import { number, volts } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
-import { ask } from "../stores/api.js";
+import { ask, order } from "../stores/api.js";
 import { put, remove } from "../stores/change.js";
 import { ofDocument } from "../stores/drafts.js";
 import { query } from "../stores/query.js";
@@ -17,6 +17,8 @@ import { howHeard } from "./words.js";
 
 const MESSAGES = 8;
 const NODES = 12;
+/** What is stored of a gateway may take a while to delete. */
+const REMOVAL_MS = 600_000;
 /** A hub keeps no more of one gateway. */
 const MOST_NODES = 10_000;
 
@@ -42,7 +44,8 @@ export class GatewayDetails {
     this.#edits = new Editable(this.notes, live);
     this.messages = make("section", { class: "plain" });
     this.nodes = make("section", { class: "plain" });
-    this.element = make("div", { class: "details-inside" }, this.facts, this.notes, this.messages, this.nodes);
+    this.removal = make("section", { class: "plain" });
+    this.element = make("div", { class: "details-inside" }, this.facts, this.notes, this.messages, this.nodes, this.removal);
     this.#ends = [live.on("message", (message) => { if (message.heard.some((one) => one.gateway === gateway)) this.#soon(); }), live.on("hello", () => { this.#soon(); this.#loadNodes(); }), live.on("again", () => { for (const load of this.#wanting) { this.#wanting.delete(load); load(); } })];
     this.update();
     this.#loadMessages();
@@ -75,6 +78,7 @@ export class GatewayDetails {
     if (!row) {
       fill(this.facts, head, make("p", { class: "quiet", text: fleet.isLoaded ? t("fleet.unknown") : t("loading") }));
       fill(this.notes);
+      fill(this.removal);
       this.notes.dataset.version = "";
       return;
     }
@@ -97,6 +101,25 @@ export class GatewayDetails {
         fact("fleet.nodes", row.nodes === undefined ? null : number(row.nodes)), fact("fleet.today", row.messages_today === undefined ? null : number(row.messages_today)), fact("fleet.events", number(row.events ?? 0)),
         fact("fleet.version", plain(row.version)), fact("fleet.error", plain(row.error ?? row.store_error)), fact("fleet.key", row.radio_key ? make("code", { text: cut(row.radio_key, 64) }) : null)));
     this.#drawNotes(row);
+    if (this.#shell.mayAdminister && !this.removal.firstChild) this.#drawRemoval();
+  }
+
+  // MARK: Removal
+
+  #drawRemoval() {
+    const trouble = make("p", { class: "trouble-line", role: "alert" });
+    const button = make("button", { type: "button", class: "button danger", text: t("fleet.remove"), on: { click: () => busy(button, async () => {
+      const { confirmed } = await import("../shell/dialog.js");
+      trouble.textContent = "";
+      if (!await confirmed(t("fleet.remove"), t("fleet.remove-why", { name: gatewayName(this.gateway) }), t("fleet.remove"))) return;
+      trouble.textContent = t("fleet.removing");
+      try {
+        await order(this.#path, {}, { method: "DELETE", patience: REMOVAL_MS });
+        fleet.remove(this.gateway);
+        this.#shut();
+      } catch (error) { trouble.textContent = error.message; }
+    }) } });
+    fill(this.removal, button, trouble);
   }
 
   // MARK: Notes

@@ -122,6 +122,13 @@ class Fleet extends ServedStore {
     this.changed();
   }
 
+  /** It is gone for good. */
+  remove(gateway) {
+    this.rows.delete(gateway);
+    this.#called = null;
+    this.changed();
+  }
+
   /** What the page knows already, until the hub says it. */
   patch(gateway, values) {
     const row = this.rows.get(gateway);

@@ -214,6 +214,9 @@ extension HubAPI {
         body: ["ids": .list(.whole), "note?": .text(most: AlertReport.textBytes)],
         answer: ["alerts": .list(Self.alert)], handler: acknowledgeAlerts),
       HubRoute(
+        .delete, Self.id, .administer, "Removes a gateway that is gone, with all that is stored of it.",
+        answer: ["events": .whole, "messages": .whole], refusals: [404, 409], handler: ifKnown(removeGateway)),
+      HubRoute(
         .post, "\(Self.id)/commands", .command, "Sends a command to the gateway.", [Self.wait],
         body: ["command": .text, "id?": .text(most: 48), "queue?": .truth], answer: Self.command, isQueued: true,
         refusals: [404, 409, 413, 504], handler: command),
