@@ -131,6 +131,10 @@ class Browser:
             return False
         self.until(f"a click on {words!r} in {selector}", pressed)
 
+    def click_at(self, selector, x, y):
+        """`x`, `y`: from the middle of the element."""
+        webdriver.ActionChains(self.driver).move_to_element_with_offset(self.find(selector), x, y).click().perform()
+
     def keys(self, *words):
         webdriver.ActionChains(self.driver).send_keys(*words).perform()
 

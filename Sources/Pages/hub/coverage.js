@@ -7,7 +7,7 @@ import { cut, named, seen } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { clusters, Ground } from "../parts/ground.js";
 import { lines, paintLines, waysNote } from "../parts/ways.js";
-import { kindMark, KINDS } from "../parts/kinds.js";
+import { kindMark } from "../parts/kinds.js";
 import { Windowed } from "../parts/windowed.js";
 import { onKeys } from "../shell/keys.js";
 import { ask } from "../stores/api.js";
@@ -15,6 +15,7 @@ import { query } from "../stores/query.js";
 import { route } from "../shell/route.js";
 import { contactMark } from "./contact.js";
 import { fleet, gatewayName, live } from "./live.js";
+import { legendOfCoverage, openMark, paintGateway, paintMany, paintNode, placesOf } from "./marks.js";
 import { howHeard, tellApart } from "./words.js";
 
 /** Links that are kept in the page. */
@@ -28,7 +29,6 @@ const ANEW_MS = 300_000;
 /** Pixels of a column of the matrix, and of the names before it. */
 const COLUMN = 64;
 const INKS = ["companion", "repeater", "room", "sensor", "quiet", "text", "line", "accent", "surface", "good", "warn", "bad"];
-const INK = { chat: "companion", repeater: "repeater", room: "room", sensor: "sensor", none: "quiet" };
 
 export class View {
   #shell;
@@ -85,7 +85,7 @@ export class View {
     this.side = make("div", { class: "map-list" });
     this.list = new Windowed(this.side, { estimate: 44, role: "list", label: t("coverage.list"), render: ({ node }) => this.#sideRow(node) });
     this.#ground = new Ground({
-      label: t("coverage.map-label"), tiles: this.#shell.tiles, inks: INKS, extras: [this.empty, this.note],
+      label: t("coverage.map-label"), tiles: this.#shell.tiles, inks: INKS, extras: [legendOfCoverage(), this.empty, this.note],
       places: (isAll) => this.#places(isAll),
       paint: (paper, wide, tall) => this.#paint(paper, wide, tall), picked: (mark) => this.#picked(mark),
     });
@@ -326,8 +326,7 @@ export class View {
 
   #picked(mark) {
     if (!mark) { if (route.id) this.#shut(); return; }
-    if (mark.items.length > 1 && this.#ground.metres > 0.5) this.#ground.approach(mark.items[0]);
-    else this.#choose(idOf(mark.items[0]));
+    openMark(this.#ground, mark, { open: (one) => this.#choose(idOf(one)), nameOf });
   }
 
   #choose(id) { route.go(`/coverage/${encodeURIComponent(id)}${location.search}`, { replace: Boolean(route.id) }); }
@@ -344,69 +343,34 @@ export class View {
   #paint(paper, wide, tall) {
     const ground = this.#ground;
     const nodes = ground.inSight(this.#nodesShown.filter(hasPlace), wide, tall);
-    const gateways = ground.inSight(this.#gatewaysShown.filter(hasPlace), wide, tall);
-    this.#paintLinks(paper);
-    if (this.#ways.drawn) paintLines(paper, ground, this.#ways.drawn.lines);
     const marks = clusters(nodes);
-    const own = gateways.map(({ item, x, y }) => ({ x, y, items: [item] }));
+    const own = clusters(ground.inSight(this.#gatewaysShown.filter(hasPlace), wide, tall));
     ground.marks = [...own, ...marks];
+    const xy = placesOf(ground);
+    this.#paintLinks(paper, xy);
+    if (this.#ways.drawn) paintLines(paper, { inks: ground.inks, xy }, this.#ways.drawn.lines);
     const names = [];
-    for (const mark of marks) this.#paintNodes(paper, mark, names);
+    const chosen = (mark) => mark.items.some((one) => idOf(one) === route.id);
+    for (const mark of marks) {
+      if (mark.items.length > 1) paintMany(paper, ground, mark, { ink: "quiet", isChosen: chosen(mark) });
+      else {
+        paintNode(paper, ground, mark, mark.items[0], chosen(mark));
+        ground.name(paper, nameOf(mark.items[0]), mark, names, chosen(mark), mark);
+      }
+    }
     for (const mark of own) {
-      const { x, y, items: [one] } = mark;
-      const isChosen = one.gateway === route.id;
-      paper.globalAlpha = 1;
-      paper.fillStyle = ground.inks.accent;
-      paper.strokeStyle = isChosen ? ground.inks.text : ground.inks.surface;
-      paper.lineWidth = isChosen ? 3 : 1.5;
-      // A mast: what hears.
-      paper.beginPath();
-      paper.moveTo(x, y - 11);
-      paper.lineTo(x + 9, y + 8);
-      paper.lineTo(x - 9, y + 8);
-      paper.closePath();
-      paper.fill();
-      paper.stroke();
-      ground.name(paper, cut(gatewayName(one.gateway), 20), mark, names, isChosen, mark);
+      if (mark.items.length > 1) paintMany(paper, ground, mark, { ink: "accent", isChosen: chosen(mark), name: "down" });
+      else {
+        paintGateway(paper, ground, mark, chosen(mark));
+        ground.name(paper, nameOf(mark.items[0]), mark, names, chosen(mark), mark);
+      }
     }
     const listed = nodes.map((one) => one.item);
     this.list.set(listed.map((node) => ({ key: node.key, node, version: `${node.name}${node.digits} ${node.at} ${node.heard.length} ${route.id === node.key}` })));
   }
 
-  #paintNodes(paper, mark, names) {
-    const { inks } = this.#ground;
-    const { x, y, items } = mark;
-    const node = items[0];
-    const isChosen = items.some((one) => one.key === route.id);
-    paper.globalAlpha = 1;
-    if (items.length > 1) {
-      paper.fillStyle = inks.surface;
-      paper.strokeStyle = isChosen ? inks.accent : inks.quiet;
-      paper.lineWidth = isChosen ? 3 : 1.5;
-      paper.beginPath();
-      paper.arc(x, y, Math.min(20, 9 + Math.log2(items.length) * 1.5), 0, 7);
-      paper.fill();
-      paper.stroke();
-      paper.fillStyle = inks.text;
-      paper.textBaseline = "middle";
-      paper.fillText(number(items.length), x, y + 0.5);
-      return;
-    }
-    const size = isChosen ? 8 : 6;
-    paper.fillStyle = inks[INK[KINDS.includes(node.kind) ? node.kind : "none"]];
-    paper.beginPath();
-    if (node.kind === "repeater") { paper.moveTo(x, y - size - 1); paper.lineTo(x + size + 1, y); paper.lineTo(x, y + size + 1); paper.lineTo(x - size - 1, y); }
-    else if (node.kind === "room") paper.rect(x - size + 1, y - size + 1, 2 * size - 2, 2 * size - 2);
-    else if (node.kind === "sensor") { paper.moveTo(x, y - size - 1); paper.lineTo(x + size, y + size - 1); paper.lineTo(x - size, y + size - 1); }
-    else paper.arc(x, y, size - 0.5, 0, 7);
-    paper.closePath();
-    paper.fill();
-    if (isChosen) { paper.strokeStyle = inks.text; paper.lineWidth = 2; paper.stroke(); }
-    this.#ground.name(paper, cut(node.name || node.key.slice(0, 8), 20) + (node.digits ?? ""), mark, names, isChosen, mark);
-  }
-
-  /** Of what is chosen: the stronger the thicker, and what came over others as dashes. */
-  #paintLinks(paper) {
+  /** Of what is chosen: the stronger the thicker, and what came over others as dashes. `xy(item)`: where its mark is. */
+  #paintLinks(paper, xy) {
     const links = (this.#gateways.get(route.id) ?? this.#nodes.get(route.id))?.heard ?? [];
     const { inks } = this.#ground;
     for (const link of links.slice(0, MOST_DRAWN)) {
@@ -418,8 +382,8 @@ export class View {
       paper.lineWidth = much === "strong" ? 3 : much === "fair" ? 2.25 : 1.5;
       paper.setLineDash(much === "far" ? [5, 5] : []);
       paper.beginPath();
-      paper.moveTo(...this.#ground.xy(from));
-      paper.lineTo(...this.#ground.xy(to));
+      paper.moveTo(...xy(from));
+      paper.lineTo(...xy(to));
       paper.stroke();
     }
     paper.setLineDash([]);
@@ -493,6 +457,8 @@ function onlyPlace(nodes, keys, beginning) {
 }
 
 function idOf(item) { return item.gateway ?? item.key; }
+
+function nameOf(item) { return cut(item.gateway ? gatewayName(item.gateway) : (item.name || item.key.slice(0, 8)) + (item.digits ?? ""), 64); }
 
 /** In words of the style: LoRa is heard down to about −20 dB. What came over others is far, however well its last step was heard. */
 function strength({ snr, hops }) {

@@ -1,14 +1,17 @@
 // Gateways on a map: who is linked, who is silent.
-import { fill } from "../parts/page.js";
-import { number } from "../parts/numbers.js";
+import { fill, make } from "../parts/page.js";
 import { cut } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { clusters, Ground } from "../parts/ground.js";
 import { route } from "../shell/route.js";
 import { contact, gatewayName } from "./live.js";
+import { legend, openMark, paintMany, shape } from "./marks.js";
 
 const INKS = ["good", "warn", "bad", "quiet", "text", "line", "accent", "surface"];
+/** Each state has a colour and a shape, on the map and in the legend. */
 const INK = { linked: "good", quiet: "warn", silent: "bad" };
+const SHAPE = { linked: "circle", quiet: "diamond", silent: "square" };
+const SIGN = { linked: "●", quiet: "◆", silent: "■" };
 
 export class FleetMap {
   #ground;
@@ -21,9 +24,9 @@ export class FleetMap {
       label: t("fleet.map-label"), tiles, inks: INKS, places: () => this.#placed, paint: (paper, wide, tall) => this.#paint(paper, wide, tall),
       picked: (mark) => {
         if (!mark) shut();
-        else if (mark.items.length > 1 && this.#ground.metres > 0.5) this.#ground.approach(mark.items[0]);
-        else open(mark.items[0].row);
+        else openMark(this.#ground, mark, { open: ({ row }) => open(row), nameOf });
       },
+      extras: [legend(Object.keys(INK).map((state) => make("span", { class: `kind is-${state}` }, make("span", { class: "kind-shape", "aria-hidden": "true", text: SIGN[state] }), make("span", { text: t(`map.${state}`) }))))],
     });
     fill(place, this.#ground.element);
     this.#ground.begin();
@@ -46,22 +49,17 @@ export class FleetMap {
       const isChosen = items.some((one) => one.row.gateway === route.id);
       // The one that is worst off gives a cluster its colour.
       const worst = ["silent", "quiet", "linked"].find((state) => items.some((one) => contact(one.row) === state));
+      if (items.length > 1) { paintMany(paper, ground, mark, { ink: INK[worst], isChosen }); continue; }
       paper.globalAlpha = 1;
-      paper.fillStyle = items.length > 1 ? ground.inks.surface : ground.inks[INK[worst]];
-      paper.strokeStyle = items.length > 1 ? ground.inks[INK[worst]] : isChosen ? ground.inks.text : ground.inks.surface;
-      paper.lineWidth = isChosen ? 3 : items.length > 1 ? 2 : 1.5;
-      paper.beginPath();
-      const size = items.length > 1 ? Math.min(22, 11 + Math.log2(items.length) * 1.5) : isChosen ? 10 : 8;
-      // A shape for each state as well: who is silent is a square.
-      if (items.length === 1 && worst === "silent") paper.rect(x - size + 1, y - size + 1, 2 * size - 2, 2 * size - 2);
-      else paper.arc(x, y, size, 0, 7);
+      paper.fillStyle = ground.inks[INK[worst]];
+      paper.strokeStyle = isChosen ? ground.inks.text : ground.inks.surface;
+      paper.lineWidth = isChosen ? 3 : 1.5;
+      shape(paper, SHAPE[worst], x, y, isChosen ? 10 : 8);
       paper.fill();
       paper.stroke();
-      if (items.length > 1) {
-        paper.fillStyle = ground.inks.text;
-        paper.textBaseline = "middle";
-        paper.fillText(number(items.length), x, y + 0.5);
-      } else ground.name(paper, cut(gatewayName(items[0].row.gateway), 20), mark, names, isChosen, mark);
+      ground.name(paper, nameOf(items[0]), mark, names, isChosen, mark);
     }
   }
 }
+
+function nameOf({ row }) { return cut(gatewayName(row.gateway), 64); }

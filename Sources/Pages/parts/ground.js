@@ -1,6 +1,7 @@
 // The ground of a map: a canvas that is shifted and zoomed by pointer, wheel and keys, with a grid or tiles under what a view paints on it. Its place is in the address.
 import { fill, iconButton, make } from "./page.js";
 import { kilometres } from "./distance.js";
+import { cut } from "./text.js";
 import { t } from "./words.js";
 import { Tiles } from "./tiles.js";
 import { route } from "../shell/route.js";
@@ -9,6 +10,10 @@ import { route } from "../shell/route.js";
 const DEGREE = 111_195;
 /** Pixels within which marks become one. */
 const CLUSTER = 34;
+/** Pixels between marks that are pointed at together: one may lie on the other. */
+const TOGETHER = 8;
+/** Pixels of the longest name: a node's 31 bytes fit. */
+const LONGEST_NAME = 380;
 
 export class Ground {
   #place = null;
@@ -165,7 +170,8 @@ export class Ground {
       const far = Math.hypot(mark.x - event.offsetX, mark.y - event.offsetY);
       if (far < 24 && (!best || far < best.far)) best = { far, mark };
     }
-    this.#picked(best?.mark ?? null);
+    const items = best ? this.marks.filter(({ x, y }) => Math.hypot(x - best.mark.x, y - best.mark.y) < TOGETHER).flatMap((mark) => mark.items) : [];
+    this.#picked(best ? { ...best.mark, items } : null);
   }
 
   /** Nearer to this position. */
@@ -224,9 +230,12 @@ export class Ground {
     return inside;
   }
 
-  /** A name below a mark, where there is room for it among `names` and `marks`, or where it `must` be. */
-  name(paper, words, { x, y }, names, must, mark) {
+  /** A name below a mark, where there is room for it among `names` and `marks`, or where it `must` be: all of it, unless it is longer than names are. */
+  name(paper, name, { x: middle, y }, names, must, mark) {
+    const wide = this.canvas.clientWidth;
+    const words = fitting(paper, name, Math.min(LONGEST_NAME, wide - 16));
     const half = paper.measureText(words).width / 2;
+    const x = Math.max(half + 8, Math.min(wide - half - 8, middle));
     const box = [x - half, y + 10, x + half, y + 26];
     if (!must && names.some((one) => box[0] < one[2] && box[2] > one[0] && box[1] < one[3] && box[3] > one[1])) return;
     if (!must && this.marks.some((one) => one !== mark && one.x > box[0] - 8 && one.x < box[2] + 8 && one.y > box[1] - 6 && one.y < box[3] + 6)) return;
@@ -267,6 +276,13 @@ export class Ground {
     paper.stroke();
     return metres;
   }
+}
+
+/** As much as fits, as it is measured. */
+function fitting(paper, words, most) {
+  let fits = words;
+  for (let letters = 63; letters > 0 && paper.measureText(fits).width > most; letters -= 1) fits = cut(words, letters);
+  return fits;
 }
 
 /** Places on the map of the world (web Mercator), of which each side is 1; from the north-west. */

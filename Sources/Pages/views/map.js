@@ -214,7 +214,7 @@ export class View {
     paper.globalAlpha = 1;
     if (isChosen) { paper.strokeStyle = this.#ground.inks.text; paper.lineWidth = 2; paper.stroke(); }
     // A name only where there is room for it.
-    this.#ground.name(paper, cut(nodeName(node), 20) + nodes.digits(node), mark, names, isChosen, mark);
+    this.#ground.name(paper, cut(nodeName(node), 64) + nodes.digits(node), mark, names, isChosen, mark);
   }
 
   // MARK: List and details
