@@ -46,6 +46,29 @@ import Testing
     #expect(told["alerts"]?.integer == 3)
     #expect(told["alert_rules"]?.array?.compactMap(\.string) == ["backlogged", "node_silent"])
     #expect(told["needs"]?.array?.compactMap(\.string) == ["store", "power"])
+    // The place of `disk_full` in the order of rules.
+    #expect(told["rank"]?.integer == 7)
+    let well = try JSONValue(parsing: JSONWriter.object(row().json(linkedAt: 1, nil, alerts: OpenAlerts())))
+    #expect(well["rank"] == nil)
+  }
+
+  @Test func `sixty gateways in any order stand by the worst of what they need and of their alerts`() {
+    let troubles: [(group: Int, needs: [GatewayNeed], rules: [String])] = [
+      (0, [.silent], []), (0, [], ["gateway_silent"]), (1, [.clock, .radio], []),
+      (1, [], ["node_silent", "radio_lost"]),
+      (2, [], ["node_silent", "journal_loss"]), (3, [.power], ["node_noisy"]), (4, [], ["clock_wrong"]),
+      (5, [], ["node_noisy"]), (6, [], ["of_a_newer_gateway"]), (7, [], []),
+    ]
+    var random = SystemRandomNumberGenerator()
+    for _ in 0..<20 {
+      let some = (0..<60).map { troubles[$0 % troubles.count] }.shuffled(using: &random)
+      let ranked = some.map { one in
+        let alerts = OpenAlerts(rules: Dictionary(uniqueKeysWithValues: one.rules.map { ($0, 2) }))
+        return (group: one.group, rank: alerts.rank(one.needs) ?? .max)
+      }
+      let groups = ranked.sorted { $0.rank < $1.rank }.map(\.group)
+      #expect(groups == groups.sorted())
+    }
   }
 }
 

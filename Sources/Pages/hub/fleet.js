@@ -3,7 +3,6 @@ import { coded, fill, icon, make, showTrouble } from "../parts/page.js";
 import { number, volts } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
-import { worstFirst } from "../parts/weight.js";
 import { has, t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";
 import { onKeys } from "../shell/keys.js";
@@ -108,7 +107,7 @@ export class View {
     });
   }
 
-  /** Without a chosen order, what needs a person is on top. */
+  /** Without a chosen order, what needs a person most is on top. */
   #chosen() {
     const wanted = (route.get("find") ?? "").trim().toLocaleLowerCase();
     const only = route.get("only");
@@ -117,9 +116,9 @@ export class View {
     else if (only) found = found.filter((row) => contact(row) === only);
     if (wanted) found = found.filter((row) => `${row.gateway}\n${row.name ?? ""}\n${row.radio ?? ""}\n${(row.tags ?? []).join("\n")}\n${row.note ?? ""}\n${row.model ?? ""}\n${row.version ?? ""}`.toLocaleLowerCase().includes(wanted));
     const column = COLUMNS.find((one) => one.name === route.get("by"));
-    if (!column) return worstFirst(found, (row) => gatewayName(row.gateway).toLocaleLowerCase());
-    const sign = route.get("order") === "down" ? -1 : 1;
-    return found.map((row) => [column.of(row), row]).sort(([a, x], [b, y]) => (a < b ? -sign : a > b ? sign : x.gateway < y.gateway ? -1 : 1)).map(([, row]) => row);
+    const of = column?.of ?? ((row) => `${String(row.rank ?? 99).padStart(2, "0")}${gatewayName(row.gateway).toLocaleLowerCase()}`);
+    const sign = column && route.get("order") === "down" ? -1 : 1;
+    return found.map((row) => [of(row), row]).sort(([a, x], [b, y]) => (a < b ? -sign : a > b ? sign : x.gateway < y.gateway ? -1 : 1)).map(([, row]) => row);
   }
 
   #draw() {

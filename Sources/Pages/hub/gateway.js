@@ -115,7 +115,7 @@ export class GatewayDetails {
       trouble.textContent = t("fleet.removing");
       try {
         await order(this.#path, {}, { method: "DELETE", patience: REMOVAL_MS });
-        fleet.remove(this.gateway);
+        fleet.anew();
         this.#shut();
       } catch (error) { trouble.textContent = error.message; }
     }) } });
@@ -159,7 +159,8 @@ export class GatewayDetails {
       const before = told();
       const edited = await (given.length ? put(path, { value: given }) : remove(path));
       // What the stream has told meanwhile is newer.
-      if (told() === before) fleet.patch(this.gateway, name === "alias" ? { name: given || row.radio || this.gateway } : { [name]: given.length ? given : undefined });
+      const now = fleet.rows.get(this.gateway);
+      if (now && told() === before) fleet.take({ ...now, ...(name === "alias" ? { name: given || row.radio || this.gateway } : { [name]: given.length ? given : undefined }) });
       return edited.permitted === false ? t("documents.unpermitted", { line: edited.permits }) : null;
     } });
   }

@@ -89,7 +89,7 @@ class HubLive extends Stream {
 
 export const live = new HubLive();
 
-/** The figures of the day are read again so often. */
+/** The day's figures are read again so often. */
 const LOOK_MS = 60_000;
 
 /** All gateways, by id. Each row has a `stamp`, which changes with it. */
@@ -120,19 +120,6 @@ class Fleet extends ServedStore {
   take(row) {
     this.#put(this.rows, row);
     this.changed();
-  }
-
-  /** It is gone for good. */
-  remove(gateway) {
-    this.rows.delete(gateway);
-    this.#called = null;
-    this.changed();
-  }
-
-  /** What the page knows already, until the hub says it. */
-  patch(gateway, values) {
-    const row = this.rows.get(gateway);
-    if (row) this.take({ ...row, ...values });
   }
 
   async read() {

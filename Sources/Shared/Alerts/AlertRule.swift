@@ -47,6 +47,15 @@ public enum AlertRule: String, CaseIterable, Hashable, Sendable {
     .gatewaySilent, .gatewayConflict, .gatewaysRefused, .hubDiskFull, .hubDatabase, .hubStoreLost, .retentionHeld,
   ]
 
+  /// The worst first: what stops messages, then what makes them late or wrong, then the rest. The pages' `weight.js` has the same order.
+  public static let byWeight: [AlertRule] = [
+    .hubStoreLost, .hubDatabase, .gatewaySilent, .radioLost, .messagesStuck, .regionStuck, .storeLost, .diskFull,
+    .hubDiskFull, .journalLoss, .journalConflict, .gatewayConflict, .gatewaysRefused, .radioQueueFull, .batteryLow,
+    .supplyLow, .backlogged, .deadLetters, .contactsFull, .remoteCommands, .configurationWrong, .retentionHeld,
+    .clockWrong, .nodeSilent, .nodeUnanswering, .nodeBatteryLow, .nodeBatteryFalling, .nodeRestarted, .nodeClockWrong,
+    .nodeNoisy,
+  ]
+
   /// The default times.
   public var usual: AlertTimes {
     let (begins, ends): (Int64, Int64) =

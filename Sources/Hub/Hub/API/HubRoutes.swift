@@ -56,7 +56,8 @@ extension HubAPI {
     "pending?": .whole, "error?": .text, "store_error?": .text, "position?": ["lat": .number, "lon": .number],
     "note?": .text, "tags?": .list(.text), "messages_today?": .whole, "nodes?": .whole,
     "last_message?": ["at": .whole, "text?": .text, "sender_name?": .text, "channel_name?": .text], "alerts": .whole,
-    "alert_rules": .list(.text), "needs": .list(.oneOf(GatewayNeed.allCases.map(\.rawValue))), "state_at?": .whole,
+    "alert_rules": .list(.text), "needs": .list(.oneOf(GatewayNeed.allCases.map(\.rawValue))), "rank?": .whole,
+    "state_at?": .whole,
   ]
   private static let command: Schema = [
     "id": .text, "state": .oneOf(["queued", "done", "refused", "expired"]), "command?": .any, "answer?": .any,

@@ -12,11 +12,29 @@ struct OpenAlerts: Sendable, Equatable {
   var isSilent: Bool { has(.gatewaySilent) }
 
   func has(_ rule: AlertRule) -> Bool { rules[rule.rawValue] != nil }
+
+  /// How bad the worst of these alerts and needs is: 0 is the worst; `nil`: there are none. A rule that only newer gateways know is the least.
+  func rank(_ needs: [GatewayNeed]) -> Int? {
+    let order = AlertRule.byWeight
+    let told = rules.keys.map { name in order.firstIndex { $0.rawValue == name } ?? order.count }
+    return (told + needs.compactMap { order.firstIndex(of: $0.rule) }).min()
+  }
 }
 
 /// What a gateway needs of people. What readers are told of it (marks, numbers, filters) is made from this alone.
 enum GatewayNeed: String, CaseIterable, Sendable {
   case silent, radio, store, power, clock
+
+  /// The rule of an alert that is as bad.
+  var rule: AlertRule {
+    switch self {
+    case .silent: .gatewaySilent
+    case .radio: .radioLost
+    case .store: .diskFull
+    case .power: .batteryLow
+    case .clock: .clockWrong
+    }
+  }
 }
 
 extension FleetRow {

@@ -37,7 +37,8 @@ struct FleetRow: Sendable {
   /// `linkedAt`: the opening of its link; `nil`: it has none. `figures`: `nil`: they could not be counted.
   func json(linkedAt: Int64?, _ figures: FleetFigures.Figures?, alerts: OpenAlerts) -> JSONObject {
     let counts = figures.map { (messages: $0.messages[gateway] ?? 0, nodes: $0.nodes[gateway] ?? 0) }
-    let wanting = needs(isLinked: linkedAt != nil, alerts).map(\.rawValue)
+    let wanting = needs(isLinked: linkedAt != nil, alerts)
+    let told = wanting.map(\.rawValue)
     return [
       "gateway": gateway, "radio": radio, "name": name, "linked": linkedAt != nil, "link_since": linkedAt,
       "last_seen": lastSeen, "events": events, "version": version, "link": link, "model": model, "radio_key": radioKey,
@@ -49,7 +50,7 @@ struct FleetRow: Sendable {
       "last_message": lastMessage.map {
         ["at": $0.at, "text": $0.text, "sender_name": $0.sender, "channel_name": $0.channel] as JSONObject
       }, "alerts": alerts.count, "alert_rules": alerts.rules.keys.sorted(),
-      "needs": wanting, "state_at": stateAt,
+      "needs": told, "rank": alerts.rank(wanting), "state_at": stateAt,
     ]
   }
 }
