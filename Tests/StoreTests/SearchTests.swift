@@ -63,6 +63,19 @@ import Testing
     #expect(try find(try filled(), MessageQuery(words: words)) == ids)
   }
 
+  @Test(arguments: [
+    ("bob", [4, 2]), ("alice ridge", [3]), ("battery bob", [2]), ("bob ridge", []), ("battery -bob", [3]),
+    ("ali*", [3]), ("\"bob test\"", []),
+  ])
+  func `each word is found in the text or in the sender's name`(words: String, ids: [Int64]) throws {
+    let shop = try filled()
+    #expect(try find(shop, MessageQuery(words: words)) == ids)
+    // Our own messages have no sender in their index.
+    var query = MessageQuery(words: words)
+    query.directions = .both
+    try shop.store.eachRow(query, limit: 10) { _ in true }
+  }
+
   @Test(arguments: ["", "   ", "-test", "😀 !!", "ab*", String(repeating: "word ", count: 33)])
   func `an invalid search is refused`(words: String) throws {
     let shop = try filled()
@@ -71,6 +84,7 @@ import Testing
 
   @Test(arguments: [
     ("天气", [2, 1]), ("山顶", [1]), ("\"天气 很好\"", [1]), ("气天", []), ("天气 -好", [2]), ("天*", [2, 1]), ("リピータ", [3]),
+    ("小明 天气", [1]),
     ("電池", [3]), ("พายุ", [4]), ("저전력", [5]), ("중계기*", [5]), ("relay", [3]), ("relay電", []), ("𠮷野", [6]), ("好", [1]),
   ])
   func `words in scripts without spaces are found inside a sentence`(words: String, ids: [Int64]) throws {

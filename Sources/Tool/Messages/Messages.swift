@@ -80,9 +80,9 @@ struct SearchCommand: ParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "search", abstract: "Search received and sent messages, newest last.",
     discussion: """
-      A message must contain all words, in any order; case and accents are ignored. "two words" in quotes match as a \
-      phrase, batter* matches a prefix of at least three letters, and after -- a word preceded by - must not occur: \
-      meshpost search -- storm -test
+      Each word must be in the text or in the sender's name, in any order; case and accents are ignored. "two words" \
+      in quotes match as a phrase, batter* matches a prefix of at least three letters, and after -- a word preceded \
+      by - must not occur: meshpost search -- storm -test
       """)
   @OptionGroup var connection: Connection
   @OptionGroup var filter: MessageFilter

@@ -5,8 +5,8 @@ import UntrustedText
 
 /// Criteria for messages. An omitted criterion matches everything.
 public struct MessageQuery: Equatable, Sendable {
-  /// Words that the text must contain: `storm battery`; `"at the ridge"` for a phrase, `batter*` for a prefix, `-test`
-  /// for a word that it must not contain.
+  /// Words, each in the text or in the sender's name: `storm battery`; `"at the ridge"` for a phrase, `batter*` for a
+  /// prefix, `-test` for a word that must be in neither.
   public var words: String?
   /// Sent by this node; in a room, posted by it; on a channel, under its name.
   public var from: Contact?
@@ -69,12 +69,14 @@ public struct MessageQuery: Equatable, Sendable {
     }
   }
 
-  /// Shorter prefixes match so many words that the search takes too long.
+  /// Shorter prefixes match so many words that the search takes too long: the index joins the messages of all of them
+  /// before it finds the first. With 100,000 messages, each part of a query takes 9 ms for the most frequent prefix of
+  /// three letters, 15 ms for two, 37 ms for one (on a desktop computer), and 0.2 ms for a whole word.
   static let shortestBeginning = 3
   static let maxWords = 32
 
-  /// The words in the syntax of the index; `nil`: there are none.
-  func wordsExpression() throws(WordsError) -> (wanted: String, unwanted: String?)? {
+  /// The words in the syntax of the index, each in one of these columns; `nil`: there are none.
+  private func wordsExpression(_ columns: String) throws(WordsError) -> (wanted: String, unwanted: String?)? {
     guard let words else { return nil }
     var (wanted, unwanted): ([String], [String]) = ([], [])
     let terms = Self.terms(words)
@@ -84,20 +86,20 @@ public struct MessageQuery: Equatable, Sendable {
     }
     guard !wanted.isEmpty else { throw .nothingToFind }
     return (
-      "text : (\(wanted.joined(separator: " AND ")))",
-      unwanted.isEmpty ? nil : "text : (\(unwanted.joined(separator: " OR ")))"
+      "\(columns) : (\(wanted.joined(separator: " AND ")))",
+      unwanted.isEmpty ? nil : "\(columns) : (\(unwanted.joined(separator: " OR ")))"
     )
   }
 
-  /// The query for the index of sent messages; `nil`: not needed.
+  /// The query for the index of sent messages, which has no senders; `nil`: not needed.
   func sentExpression() throws(WordsError) -> String? {
-    guard let (wanted, unwanted) = try wordsExpression() else { return nil }
+    guard let (wanted, unwanted) = try wordsExpression("text") else { return nil }
     return unwanted.map { "(\(wanted)) NOT \($0)" } ?? wanted
   }
 
   /// The query for the index of received messages; `nil`: not needed.
   func expression() throws(WordsError) -> String? {
-    let words = try wordsExpression()
+    let words = try wordsExpression("{text sender}")
     var parts = words.map { [$0.wanted] } ?? []
     if let from {
       let key = Hex.string(from.key.bytes)
