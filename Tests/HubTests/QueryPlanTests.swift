@@ -51,6 +51,9 @@ import Testing
           for (since, words) in [(nil, nil), (1, nil), (nil, words)] as [(Int64?, SearchTerms?)] {
             (query.gateway, query.channel, query.since, query.words) = (gateway, channel, since, words)
             _ = try await store.messages(query)
+            query.from = words
+            _ = try await store.messages(query)
+            query.from = nil
             for kind in [nil, "message"] {
               query.kind = kind
               _ = try await store.events(of: "g", query)

@@ -111,6 +111,10 @@ extension WholeProgramTests {
       for words in ["%25", "_", "%27", "%00", "e%CC%81e%CC%81", "nothing"] {
         #expect(try walk("&q=\(words)").isEmpty, "\(words)")
       }
+      // By sender: words of the text are no name.
+      #expect(try walk("&from=BIR%20rch").count == count)
+      #expect(try walk("&from=birch&q=ecole&until=1795000000100").count == 2)
+      #expect(try walk("&from=plain").isEmpty)
       let newest = try site.page("/v1/messages?order=newest&limit=1")["messages"]?.array?.first
       let position = try #require(newest?["position"]?.integer)
       #expect(try site.page("/v1/messages/\(position)") == newest)
@@ -240,6 +244,7 @@ extension WholeProgramTests {
       #expect(try site.ask("/v1/messages?q=\(String(repeating: "x", count: 5000))").status == 400)
       #expect(try site.ask("/v1/messages?q=e\(String(repeating: "%CC%81", count: 250))").status == 200)
       #expect(try site.ask("/v1/messages?q=\(Array(repeating: "a", count: 17).joined(separator: "%20"))").status == 400)
+      #expect(try site.ask("/v1/messages?from=\(String(repeating: "x", count: 5000))").status == 400)
       #expect(try site.ask("/v1/messages?after=1&before=2").status == 400)
       #expect(try site.ask("/v1/commands?before=x").status == 400)
     }

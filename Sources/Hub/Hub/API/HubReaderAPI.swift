@@ -30,6 +30,7 @@ extension HubAPI {
   func joined(_ call: Call) async throws -> Response {
     var query = try query(call)
     (query.channel, query.gateway) = (call.query("channel"), call.query("gateway"))
+    query.from = try SearchTerms(call.query("from"), of: "from")
     return Self.json(try await stores.readers.ask(call.holder) { [query] in try $0.messages(query) })
   }
 

@@ -20,6 +20,8 @@ extension HubAPI {
   ]
   private static let words = OpenAPI.Parameter(
     "q?", .text(most: SearchTerms.mostBytes), "Only rows with all of these words, in any script and case.")
+  private static let from = OpenAPI.Parameter(
+    "from?", .text(most: SearchTerms.mostBytes), "Only messages whose sender's name has all of these words.")
   private static let channel = OpenAPI.Parameter.text("channel", "A channel's digest.")
   private static let wait = OpenAPI.Parameter.whole("wait_s", "Seconds to wait for the command's end: 0 to 60.")
 
@@ -103,7 +105,7 @@ extension HubAPI {
         ], handler: fleetSummary),
       HubRoute(
         .get, "/v1/messages", .read, "Messages of all gateways, each once, with its hearers.",
-        Self.newestFirst + [Self.channel, .text("gateway", "Only messages that this gateway heard.")],
+        Self.newestFirst + [Self.channel, .text("gateway", "Only messages that this gateway heard."), Self.from],
         answer: Self.page("messages", Self.message), handler: joined),
       HubRoute(
         .get, "/v1/messages/{position}", .read, "One message, with the ways by which it came to its hearers.",

@@ -13,6 +13,8 @@ struct ListQuery: Sendable {
   var since: Int64?
   var until: Int64?
   var words: SearchTerms?
+  /// Of the sender's name.
+  var from: SearchTerms?
   var channel: String?
   var gateway: String?
   var kind: String?
@@ -22,15 +24,16 @@ struct ListQuery: Sendable {
   fileprivate var comparison: String { isNewestFirst ? "<" : ">" }
   /// The row before the first; the largest number of all: it begins at the newest.
   fileprivate var start: Int64 { after ?? before ?? .max }
-  /// Whether a body has the words, and an event the channel.
+  /// Whether a body has the words, its sender's name those of it, and an event the channel.
   fileprivate func isIn(_ body: String, ofEvent: Bool) -> Bool {
     // `try?`: stored values were valid JSON when they arrived.
     guard let body = try? JSONValue(parsing: body) else { return false }
     if ofEvent, let channel, body["channel"]?.string?.utf8.elementsEqual(channel.utf8) != true { return false }
+    if let from, !from.match(sender: body) { return false }
     return words?.match(message: body) ?? true
   }
   fileprivate var isFiltered: Bool {
-    since != nil || until != nil || words != nil || channel != nil || gateway != nil
+    since != nil || until != nil || words != nil || from != nil || channel != nil || gateway != nil
   }
 }
 
@@ -117,7 +120,7 @@ extension HubStore {
     values: [any SQLBindable], size: String
   ) throws(HubDatabaseError) -> Found {
     let order = query.order
-    let searchesBodies = query.words != nil || (table == "events" && query.channel != nil)
+    let searchesBodies = query.words != nil || query.from != nil || (table == "events" && query.channel != nil)
     let window = query.isFiltered ? Int64(ReadBudget.mostRows) : Int64(query.limit)
     let all: [any SQLBindable] =
       [query.start, window, query.since, query.until] + values

@@ -16,21 +16,27 @@ struct SearchTerms: Sendable {
   private static let lookedAt = 8192
   /// The fields of a message that are searched.
   private static let fields = ["text", "sender_name", "author_name", "channel_name"]
+  private static let senderFields = ["sender_name", "author_name"]
 
   private let words: [[UInt8]]
 
-  /// `nil`: there are no words.
-  init?(_ question: String?) throws(BadQuery) {
+  /// `nil`: there are no words. `name`: of the parameter.
+  init?(_ question: String?, of name: String = "q") throws(BadQuery) {
     guard let question else { return nil }
-    guard question.utf8.count <= Self.mostBytes else { throw BadQuery("q may have at most \(Self.mostBytes) bytes") }
+    guard question.utf8.count <= Self.mostBytes else {
+      throw BadQuery("\(name) may have at most \(Self.mostBytes) bytes")
+    }
     let words = question.unicodeScalars.split { $0.properties.isWhitespace }
-    guard words.count <= Self.mostWords else { throw BadQuery("q may have at most \(Self.mostWords) words") }
+    guard words.count <= Self.mostWords else { throw BadQuery("\(name) may have at most \(Self.mostWords) words") }
     self.words = words.map { Self.folded(String($0)) }.filter { !$0.isEmpty }
     if self.words.isEmpty { return nil }
   }
 
   /// Whether a message's body has all the words.
   func match(message body: JSONValue) -> Bool { match(Self.fields.compactMap { body[$0]?.string }) }
+
+  /// Whether the name of a message's sender has all the words; in a room, also its author's.
+  func match(sender body: JSONValue) -> Bool { match(Self.senderFields.compactMap { body[$0]?.string }) }
 
   func match(_ texts: [String]) -> Bool {
     let texts = texts.map(Self.folded)
