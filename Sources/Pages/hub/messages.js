@@ -19,6 +19,8 @@ import { fleet, gatewayName, live } from "./live.js";
 import { gatewayNames, howHeard } from "./words.js";
 
 const PAGE = 60;
+/** Names that are offered at once. */
+const OFFERED = 30;
 const HOUR = 3_600_000;
 /** Of the address, and how long it is. */
 const SPANS = { __proto__: null, hour: HOUR, day: 24 * HOUR, week: 7 * 24 * HOUR };
@@ -40,6 +42,7 @@ export class View {
   #wanted = null;
   #trouble = null;
   #typed = 0;
+  #asking = 0;
   /** Of the one that is chosen: it stays while it is read again. */
   #details = { id: null };
 
@@ -54,6 +57,7 @@ export class View {
   close() {
     for (const end of this.#ends) end();
     clearTimeout(this.#typed);
+    clearTimeout(this.#asking);
     this.list.close();
   }
 
@@ -70,13 +74,18 @@ export class View {
       type: "search", class: "field", placeholder: t("messages.find"), "aria-label": t("messages.find"), value: route.get("q") ?? "",
       on: { input: () => { clearTimeout(this.#typed); this.#typed = setTimeout(() => route.set({ q: this.field.value }), 250); } },
     });
+    this.people = make("datalist", { id: "messages-people" });
+    this.from = make("input", {
+      type: "text", class: "field", list: "messages-people", maxlength: 64, autocomplete: "off", placeholder: t("messages.from"), "aria-label": t("messages.from"),
+      on: { input: () => this.#offer(), change: () => route.set({ from: this.from.value.trim() }, { replace: false }) },
+    });
     this.channel = select("channel");
     this.gateway = select("gateway");
     this.scroller = make("div", { class: "table-scroll", tabindex: 0, role: "group", "aria-label": t("hub.messages") });
     this.list = new Windowed(this.scroller, { estimate: 64, role: "list", label: t("hub.messages"), render: (item) => (item.row ? this.#row(item) : make("div", { role: "listitem", class: "day" }, when(item.at, "day"))), onEdge: (edge) => { if (edge === "end" && !this.#trouble) this.#load(); } });
     this.note = make("p", { class: "quiet small", role: "status" });
     fill(this.#shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.messages") }), this.note),
-      make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.channel, this.gateway, this.time), this.between, this.active, this.scroller);
+      make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.from, this.people, this.channel, this.gateway, this.time), this.between, this.active, this.scroller);
     // Who scrolls near the end gets more, whatever the list says of its edges.
     this.scroller.addEventListener("scroll", () => {
       if (this.scroller.scrollHeight - this.scroller.scrollTop - this.scroller.clientHeight < 1200) this.#load();
@@ -105,7 +114,21 @@ export class View {
     if (document.activeElement !== this.gateway) offer(this.gateway, "gateway", gatewayNames());
   }
 
-  get #filter() { return { channel: route.get("channel"), gateway: route.get("gateway"), q: route.get("q"), within: SPANS[route.get("within")] ? route.get("within") : null, since: moment(route.get("since")), until: moment(route.get("until")) }; }
+  /** Senders of what is here at once, and nodes that are called so a moment later. */
+  #offer() {
+    const typed = this.from.value.trim();
+    const offer = (names) => fill(this.people, [...new Set(names)].slice(0, OFFERED).map((name) => make("option", { value: name })));
+    const senders = this.#rows.map((row) => row.body.sender_name).filter((name) => name && isIn(name, typed));
+    offer(senders);
+    clearTimeout(this.#asking);
+    if (typed.length < 2) return;
+    this.#asking = setTimeout(async () => {
+      const { nodes } = await ask(query("/v1/nodes", { q: typed, limit: OFFERED })).catch(() => ({ nodes: [] }));
+      if (this.from.value.trim() === typed) offer([...senders, ...nodes.map((node) => node.name).filter((name) => isIn(name, typed))]);
+    }, 250);
+  }
+
+  get #filter() { return { from: route.get("from"), channel: route.get("channel"), gateway: route.get("gateway"), q: route.get("q"), within: SPANS[route.get("within")] ? route.get("within") : null, since: moment(route.get("since")), until: moment(route.get("until")) }; }
 
   /** As the hub is asked: spans are from now on backwards. */
   get #asked() {
@@ -124,7 +147,8 @@ export class View {
 
   /** What is filtered by, each to be taken away. */
   #drawFilters() {
-    const { channel, gateway, q, within, since, until } = this.#filter;
+    const { from, channel, gateway, q, within, since, until } = this.#filter;
+    if (document.activeElement !== this.from) this.from.value = from ?? "";
     const isBetween = !within && (this.#isBetween || since !== null || until !== null);
     if (document.activeElement !== this.time) this.time.value = within ?? (isBetween ? "between" : "");
     this.between.hidden = !isBetween;
@@ -132,7 +156,7 @@ export class View {
     const held = [...this.active.children].indexOf(document.activeElement);
     const chip = (value, ...words) => (value ? make("button", { type: "button", class: "chip", "aria-pressed": "true", on: { click: () => { if ("since" in value) this.#isBetween = false; route.set(value, { replace: false }); } } }, words, make("span", { "aria-hidden": "true", text: "×" }), make("span", { class: "unseen", text: t("filter.off") })) : null);
     const name = (this.channels ?? []).find((one) => one.channel === channel)?.name ?? channel;
-    fill(this.active, chip(channel && { channel: undefined }, named(name ?? "")), chip(gateway && { gateway: undefined }, icon("antenna"), named(gatewayName(gateway ?? ""))),
+    fill(this.active, chip(from && { from: undefined }, `${t("messages.from")} `, make("bdi", { text: cut(from ?? "", 40) })), chip(channel && { channel: undefined }, named(name ?? "")), chip(gateway && { gateway: undefined }, icon("antenna"), named(gatewayName(gateway ?? ""))),
       chip(q && { q: undefined }, icon("search"), make("bdi", { text: cut(q ?? "", 40) })),
       chip(within && { within: undefined }, within ? t(`messages.within-${within}`) : ""),
       chip(since !== null && !within && { since: undefined }, t("messages.since"), " ", since === null ? "" : full(since)), chip(until !== null && !within && { until: undefined }, t("messages.until"), " ", until === null ? "" : full(until)));
@@ -177,7 +201,7 @@ export class View {
     } finally {
       this.#isLoading = false;
       const meanwhile = this.#meanwhile.splice(0);
-      const isStale = this.#isStale || wanted !== this.#wanted || meanwhile.length && this.#filter.q;
+      const isStale = this.#isStale || wanted !== this.#wanted || meanwhile.length && (this.#filter.q || this.#filter.from);
       this.#isStale = false;
       if (isStale) this.#load(true);
       else for (const message of meanwhile) this.#came(message);
@@ -189,10 +213,10 @@ export class View {
 
   #came(message) {
     if (this.#isLoading) this.#meanwhile.push(message);
-    const { channel, gateway, q, until, since } = this.#asked;
+    const { from, channel, gateway, q, until, since } = this.#asked;
     if (message.at < (since ?? -Infinity) || message.at > (until ?? Infinity) || channel && message.body.channel !== channel || gateway && !message.heard.some((one) => one.gateway === gateway)) return;
     // Which words fit, the hub decides.
-    if (q) { this.#load(true); return; }
+    if (q || from) { this.#load(true); return; }
     this.#rows = [message, ...this.#rows.filter((row) => row.position !== message.position)].sort((a, b) => b.position - a.position);
     if (this.#rows.length > MOST_ROWS) {
       this.#rows.length = MOST_ROWS;
@@ -315,6 +339,9 @@ function bar(snr) {
   const steps = Math.max(1, Math.min(4, Math.round((snr + 20) / 8) + 1));
   return make("span", { class: `snr snr-${steps}`, "aria-hidden": "true" }, [1, 2, 3, 4].map((step) => make("i", { class: step <= steps ? "on" : null })));
 }
+
+/** Whether a name has all the words. */
+function isIn(name, words) { return words.toLocaleLowerCase().split(/\s+/).every((word) => name.toLocaleLowerCase().includes(word)); }
 
 /** Milliseconds of the address; `null`: there are none. */
 function moment(text) {
