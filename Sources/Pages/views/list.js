@@ -71,9 +71,9 @@ export class ConversationList {
       if (document.activeElement !== this.field) this.field.value = words;
       else words = this.field.value;
     }
-    const wanted = words.trim().toLocaleLowerCase();
+    const wanted = words.toLocaleLowerCase().split(/\s+/);
     const all = conversations.list;
-    const shown = wanted ? all.filter((one) => `${one.alias ?? ""}\n${one.name}\n${one.key ?? ""}`.toLocaleLowerCase().includes(wanted)) : all;
+    const shown = all.filter((one) => wanted.every((word) => `${one.alias ?? ""}\n${one.name}\n${one.key ?? ""}`.toLocaleLowerCase().includes(word)));
     this.rows.set(shown.map((one) => ({ key: one.conversation, one, version: this.#version(one) })));
     this.#tell(all, shown, words.trim());
     this.#searchFor(words.trim());
