@@ -41,6 +41,7 @@ export class OpenChat {
   /** What is typed into the search goes into the address a moment later, while it is open. */
   #typed = 0;
   #details = null;
+  #day = null;
   #flashed = null;
   #seenAtBottom = null;
   /** Something was sent before anything was read: then the end is what is wanted. */
@@ -498,6 +499,7 @@ export class OpenChat {
     const isAway = this.#chat.isLoaded && this.#chat.rows.length > 0 && (this.#chat.hasNewer || !this.list.isAtBottom);
     if (!isAway && document.activeElement === this.jump) this.scroller.focus({ preventScroll: true });
     this.jump.hidden = !isAway;
+    if (isAway) this.#day ??= import("./day.js").then(({ showDay }) => showDay(this.scroller, this.list)).catch(() => { this.#day = null; });
     if (!isAway) { this.#seenAtBottom = this.#chat.rows.at(-1)?.cursor ?? null; return; }
     const known = conversations.get(this.id);
     const count = this.#chat.hasNewer ? known?.unread ?? 0
