@@ -11,6 +11,8 @@ export default {
   "signin.why-password": "Das Passwort wurde am Gateway mit `meshpost web password` gesetzt.", "signin.why-secret": "Öffne die Adresse, die {command} ausgibt, oder füge sie hier ein. Jede gilt einmal.",
   "signin.wrong": "Dieses Passwort stimmt nicht.", "signin.spent": "Dieses Geheimnis wurde schon benutzt oder stimmt nicht. Ein neues gibt `meshpost web` aus.", "signin.wait": "Zu viele Versuche. Wieder möglich in {seconds} s.",
   "search.messages": "Nachrichten", "search.looking": "Wird gesucht…", "search.none": "Keine Nachricht enthält „{words}“.", "search.count": { one: "{count} Nachricht gefunden", other: "{count} Nachrichten gefunden" },
+  "search.narrow": "Person, Ort, Zeit", "search.narrow-here": "Person, Zeit", "search.by-from": "Person", "search.by-in": "Gespräch", "search.by-since": "Von Tag", "search.by-until": "Bis Tag", "search.everywhere": "Alle Gespräche", "search.clear": "Diese Filter entfernen", "search.no-match": "Keine Nachricht passt.",
+  "search.no-node": "Kein einzelner Knoten heißt so: Gesucht wird der Name in Texten und Absendern.", "search.day": "Zu einem Tag", "search.go": "Los", "search.day-next": "Keine Nachricht vom {day}: Dies ist die nächste, vom {next}.", "search.day-none": "Keine Nachricht vom {day} oder danach.",
   "search.in": "in", "search.older": "Ältere", "chat.messages": "Nachrichten", "chat.search": "In diesem Gespräch suchen", "chat.kind-channel": "Kanal", "chat.kind-direct": "Direktnachrichten", "chat.kind-room": "Raum",
   "chat.empty": "Noch keine Nachrichten", "chat.empty-channel": "Was du schreibst, lesen alle, die diesen Kanal haben.",
   "chat.empty-direct": "Nur dieser Knoten kann lesen, was du schreibst. Er muss das Advert deines Funkgeräts einmal gehört haben.",

@@ -188,10 +188,9 @@ export class OpenChat {
   async #find(wanted) {
     if (this.#search?.words === wanted) return;
     const { Search } = await styled("later", import("./search.js"));
-    if (this.searching.hidden || this.#search?.words === wanted || (route.get("q") ?? "").trim() !== wanted) return;
-    this.#search?.close();
-    this.#search = wanted.length > 1 ? new Search(wanted, { conversation: this.id, onCount: (count) => say(t("search.count", { count })) }) : null;
-    fill(this.found, this.#search?.element);
+    if (this.searching.hidden || (route.get("q") ?? "").trim() !== wanted) return;
+    if (!this.#search) fill(this.found, (this.#search = new Search(this.id, (at) => { this.#at = null; route.set({ at }, { replace: false }); this.update(); })).element);
+    this.#search.look(wanted);
   }
 
   async #showDetails() {

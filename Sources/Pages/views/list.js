@@ -1,5 +1,5 @@
 // All conversations, newest first, and found as one types, which also searches all messages.
-import { fill, icon, make, say, showTrouble } from "../parts/page.js";
+import { fill, icon, make, showTrouble } from "../parts/page.js";
 import { when } from "../parts/times.js";
 import { hue, initial, isReaction, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
@@ -104,7 +104,7 @@ export class ConversationList {
 
   async #searchFor(words) {
     this.#wanted = words;
-    if (words.length < 2) {
+    if (words.length < 2 && !location.search.includes("find-")) {
       this.#search?.close();
       this.#search = null;
       fill(this.found);
@@ -112,10 +112,9 @@ export class ConversationList {
     }
     if (this.#search?.words === words) return;
     const { Search } = await styled("later", import("./search.js"));
-    if (this.#wanted !== words || this.#search?.words === words) return;
-    this.#search?.close();
-    this.#search = new Search(words, { onCount: (count) => say(t("search.count", { count })) });
-    fill(this.found, make("h2", { class: "list-title", text: t("search.messages") }), this.#search.element);
+    if (this.#wanted !== words) return;
+    if (!this.#search) fill(this.found, (this.#search = new Search()).element);
+    this.#search.look(words);
   }
 
   #row({ one }) {

@@ -1,64 +1,96 @@
-// Messages that hold words, newest first; further ones as one scrolls.
-import { fill, make } from "../parts/page.js";
+// Messages that hold words, newest first; further ones by a button.
+import { fill, make, say } from "../parts/page.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { allRows } from "../stores/api.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { query } from "../stores/query.js";
-import { to } from "../shell/route.js";
+import { route, to } from "../shell/route.js";
+import { dayField, Narrow } from "./narrow.js";
 
 const PAGE = 30;
 
-/** `conversation`: only in this one. */
 export class Search {
   #ending = new AbortController();
-  #conversation;
-  #onCount;
+  #narrow;
   #count = 0;
+  #asked = null;
+  #wait = 0;
+  #end;
 
-  constructor(words, { conversation, onCount = () => {} } = {}) {
-    this.words = words;
-    this.#conversation = conversation;
-    this.#onCount = onCount;
+  /** `conversation`: only in this one, where `goTo(cursor)` shows a message. */
+  constructor(conversation, goTo) {
+    this.#narrow = new Narrow(conversation);
     this.list = make("ul", { class: "hits" });
-    this.more = make("div", { class: "hits-more quiet", text: t("search.looking") });
-    this.element = make("div", { class: "search" }, this.list, this.more);
-    // A moment later: what is typed on is not searched for.
-    this.wait = setTimeout(() => this.#page(), 200);
+    this.more = make("div", { class: "hits-more quiet" });
+    this.element = make("div", { class: "search" }, conversation ? dayField(conversation, goTo) : make("h2", { class: "list-title", text: t("search.messages") }), this.#narrow.element, this.list, this.more);
+    this.#end = route.subscribe(() => this.look(this.words));
   }
 
   close() {
-    clearTimeout(this.wait);
+    this.#end();
+    this.#narrow.close();
+    clearTimeout(this.#wait);
     this.#ending.abort();
   }
 
-  async #page(before) {
+  /** For these words from now on, in what the address narrows it to. */
+  look(words) {
+    this.words = words;
+    this.#narrow.update();
+    const { q, ...rest } = this.#narrow.asked;
+    const values = { ...rest, q: [asTyped(words), q].filter(Boolean).join(" "), direction: "both", limit: PAGE };
+    const asked = query("/v1/messages", values);
+    if (asked === this.#asked) return;
+    this.#asked = asked;
+    clearTimeout(this.#wait);
+    this.#ending.abort();
+    this.#ending = new AbortController();
+    this.#count = 0;
+    fill(this.list);
+    fill(this.more);
+    if (words.length < 2 && !this.#narrow.isSet) return;
+    fill(this.more, t("search.looking"));
+    // A moment later: what is typed on is not searched for.
+    this.#wait = setTimeout(() => this.#page(values), 200);
+  }
+
+  async #page(values, before) {
+    const { signal } = this.#ending;
     // No button while it is read: the same page would be there twice.
     fill(this.more, t("search.looking"));
     try {
-      const rows = await allRows(query("/v1/messages", { q: this.words, conversation: this.#conversation, direction: "both", limit: PAGE, before }), { signal: this.#ending.signal });
+      const rows = await allRows(query("/v1/messages", { ...values, before }), { signal });
+      if (signal.aborted) return;
       rows.reverse();
       this.list.append(...rows.map((row) => make("li", {}, this.#hit(row))));
       this.#count += rows.length;
-      if (!before) this.#onCount(this.#count);
-      if (rows.length < PAGE) fill(this.more, this.#count ? null : t("search.none", { words: this.words }));
-      else fill(this.more, make("button", { type: "button", class: "button", text: t("search.older"), on: { click: () => this.#page(rows.at(-1).cursor) } }));
+      if (!before) say(t("search.count", { count: this.#count }));
+      if (rows.length < PAGE) fill(this.more, this.#count ? null : this.#narrow.isSet ? t("search.no-match") : t("search.none", { words: this.words }));
+      else fill(this.more, make("button", { type: "button", class: "button", text: t("search.older"), on: { click: () => this.#page(values, rows.at(-1).cursor) } }));
     } catch (trouble) {
-      if (this.#ending.signal.aborted) return;
+      if (signal.aborted) return;
       fill(this.more, make("span", { class: "bad-words", role: "alert", text: trouble.message }), " ",
-        make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#page(before) } }));
+        make("button", { type: "button", class: "button", text: t("again"), on: { click: () => this.#page(values, before) } }));
     }
   }
 
   #hit(row) {
-    const id = row.conversation ?? this.#conversation;
+    const id = row.conversation ?? this.#narrow.conversation;
     const where = conversations.get(id);
     const who = row.direction === "sent" ? t("you") : row.sender_alias ?? row.author_name ?? row.sender_name ?? row.sender ?? "";
     return make("a", { class: "hit", href: to("conversations", id, { at: row.cursor }) },
-      make("span", { class: "hit-head" }, named(who), !this.#conversation && where ? [make("span", { class: "quiet", text: ` ${t("search.in")} ` }), named(shownName(where), { class: "name quiet" })] : null, when(row.received_at, "brief")),
+      make("span", { class: "hit-head" }, named(who), !this.#narrow.conversation && where ? [make("span", { class: "quiet", text: ` ${t("search.in")} ` }), named(shownName(where), { class: "name quiet" })] : null, when(row.received_at, "brief")),
       make("span", { class: "hit-text" }, around(row.text ?? "", this.words)));
   }
+}
+
+/** The last word as the beginning of one, since it may be typed on. One of less than three letters the gateway looks for as it is. */
+export function asTyped(words) {
+  const last = /(?:^|\s)([^\s"*-][^\s"*]*[\p{L}\p{N}\p{M}])$/u.exec(words)?.[1] ?? "";
+  const isQuoted = words.split('"').length % 2 === 0;
+  return isQuoted || [...last].length < 3 ? words : `${words}*`;
 }
 
 /** A line of the text, with what was looked for in it marked. */
