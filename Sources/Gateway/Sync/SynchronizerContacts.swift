@@ -57,7 +57,7 @@ extension Synchronizer {
   }
 
   /// GET_STATS came with protocol version 8 (docs/protocol/companion.md § 11).
-  private static let firstWithStats: UInt8 = 8
+  public static let firstWithStats: UInt8 = 8
 
   /// The radio has not said whether it carried this command out: reads again what it may have changed.
   public func doubtEffect(of command: Command) {

@@ -3,6 +3,7 @@
 import JSON
 import Testing
 import Timing
+import VirtualRadio
 
 /// An operator's view of a gateway that works, and of one whose parts fail.
 @Suite struct OperationOfAGatewayTests {
@@ -24,6 +25,22 @@ import Timing
     let body = try #require(events.first?.body)
     #expect(body["source"]?.string == "battery" && body["state"]?.string == "low")
     #expect(body["battery_mv"]?.integer == 3300)
+  }
+
+  @Test(arguments: [VirtualFirmware.v1_9, .newest])
+  func `each hour a reading of the own radio is kept, with its noise if the firmware tells it`(
+    _ firmware: VirtualFirmware
+  ) throws {
+    let rig = try Rig { $0.firmware = firmware }
+    rig.air("battery r0 3900")
+    try rig.startSynced()
+    func readings() throws -> [JSONValue] { try rig.rows("/v1/readings?kind=node_status") }
+    try rig.until("two readings", within: .seconds(3 * 3600)) { try readings().count == 2 }
+    let noise: Int64? = firmware.protocolVersion < 8 ? nil : -112
+    for reading in try readings() {
+      #expect(reading["body"]?["battery_mv"]?.integer == 3900)
+      #expect(reading["body"]?["noise_floor_dbm"]?.integer == noise)
+    }
   }
 
   @Test func `while the disk is full, messages stay in the radio`() throws {

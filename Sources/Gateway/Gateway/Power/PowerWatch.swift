@@ -11,7 +11,7 @@ import Timing
 /// The radio's battery and this machine's supply. Low values are alerts.
 ///
 /// The battery is queried after a query for messages that happens anyway, at most every ten minutes; one reading an
-/// hour is stored, for charts.
+/// hour is stored, for charts, with the noise that the radio hears.
 final class PowerWatch {
   private static let between: Duration = .seconds(590)
   private static let betweenReadings: Duration = .seconds(3590)
@@ -68,10 +68,12 @@ final class PowerWatch {
     supply.look()
     if let asked, loop.now - asked < Self.between { return }
     asked = loop.now
-    // Ends with the radio's answer or its time-out.
+    // Ends with the radio's answers or their time-outs.
     tasks.begin {
       let outcome = await self.synchronizer.connection.ask(.getBattery, .sync)
-      if case .replied(.battery(let battery)) = outcome { self.read(battery.millivolts) }
+      guard case .replied(.battery(let battery)) = outcome else { return }
+      self.read(battery.millivolts)
+      await self.keepHourly(battery.millivolts)
     }
   }
 
@@ -82,21 +84,33 @@ final class PowerWatch {
     if shown.read(millivolts, isLow: level.isLow, now: loop.now) || hasChanged { changes.note() }
     // A doubtful level is read again soon.
     if level.isDoubtful { asked = nil }
-    guard millivolts > 0, kept.map({ loop.now - $0 >= Self.betweenReadings }) ?? true else { return }
-    kept = loop.now
-    keep(millivolts)
   }
 
-  private func keep(_ millivolts: UInt16) {
+  private func keepHourly(_ millivolts: UInt16) async {
+    if let kept, loop.now - kept < Self.betweenReadings { return }
     guard let identity = synchronizer.connection.identity else { return }
+    kept = loop.now
+    // 0: this radio does not measure it.
+    let battery: UInt16? = millivolts > 0 ? millivolts : nil
+    let noise = await noiseFloor(version: identity.device?.protocolVersion ?? 0)
+    guard battery != nil || noise != nil else { return }
     let moment = synchronizer.now
     let body = JSONWriter.object { json in
       json.field("node", identity.info.key.hex)
       json.field("name", identity.info.name.string)
-      json.field("battery_mv", millivolts)
+      json.field("battery_mv", battery)
+      json.field("noise_floor_dbm", noise)
     }
-    store.post(when: .heard, "the battery's reading") { store throws(SQLiteError) in
+    store.post(when: .heard, "the radio's reading") { store throws(SQLiteError) in
       try store.keepReading(of: identity.info.key, kind: .status, body: body, at: moment, isJournaled: false)
     }
+  }
+
+  /// dBm. `nil`: the firmware does not tell it, and is not asked; or it has not measured it yet.
+  private func noiseFloor(version: UInt8) async -> Int16? {
+    guard version >= Synchronizer.firstWithStats else { return nil }
+    let outcome = await synchronizer.connection.ask(.getStats(1), .sync)
+    guard case .replied(.stats(.radio(let radio))) = outcome, radio.noiseFloor < 0 else { return nil }
+    return radio.noiseFloor
   }
 }
