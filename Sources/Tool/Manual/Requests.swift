@@ -73,7 +73,7 @@ extension Route {
     case .live: .init("Changes, as [server-sent events](control-socket.md#live).", .other("text/event-stream"))
     case .contacts: .init("Nodes, by key. `heard`: so many (at most 200) that were heard last, newest first.", .rows(Shape.Contact()), commands: "contacts")
     case .channels: .init("Channels, by slot.", .rows(Shape.Channel()), commands: "channels")
-    case .readings: .init("Readings of nodes, oldest first: the newest `limit` (100, at most 10000); with `newest=1` the newest of each node and kind, up to 10000.", .rows(Shape.Reading()), commands: "node readings")
+    case .readings: .init("Readings of nodes, oldest first: the newest `limit` (100, at most 10000); with `newest=1` the newest of each node and kind, up to 10000. `node=self`: of the own radio.", .rows(Shape.Reading()), commands: "node readings")
     case .radios: .init("All radios that were ever attached.", .rows(Shape.KnownRadio()), commands: "radio list")
     case .airtime: .init("[Air time](sending.md#air-time) by hour and purpose, of the last `hours` (24, at most 1488), and the channel's use.", .object(Shape.Airtime()), commands: "airtime")
     case .journal, .events: .init("Events, in the format of [upstreams](hub-protocol.md).\(self == .events ? " An alias." : "")", .rows(Shape.Event()), commands: "journal")

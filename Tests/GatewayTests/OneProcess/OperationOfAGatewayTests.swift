@@ -34,7 +34,7 @@ import VirtualRadio
     let rig = try Rig { $0.firmware = firmware }
     rig.air("battery r0 3900")
     try rig.startSynced()
-    func readings() throws -> [JSONValue] { try rig.rows("/v1/readings?kind=node_status") }
+    func readings() throws -> [JSONValue] { try rig.rows("/v1/readings?node=self&kind=node_status") }
     try rig.until("two readings", within: .seconds(3 * 3600)) { try readings().count == 2 }
     let noise: Int64? = firmware.protocolVersion < 8 ? nil : -112
     for reading in try readings() {

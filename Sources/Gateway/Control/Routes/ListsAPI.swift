@@ -18,7 +18,7 @@ struct ListsAPI {
 
   /// Readings of nodes, the newest `limit`; with `newest` those that none of the same node and kind has followed.
   func readings(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
-    let node = try request.query["node"].map { try Addressing(store).contact($0).contact.key }
+    let node = try request.query["node"].map { try key(of: $0) }
     let isNewest = request.query["newest"] == "1"
     let wanted = ControlAPI.number(request, "limit") ?? (isNewest ? Store.maxReadings : 100)
     let limit = Int(min(max(wanted, 1), Store.maxReadings))
@@ -41,6 +41,13 @@ struct ListsAPI {
       left -= count
       return (lines, count < page || left <= 0)
     }
+  }
+
+  /// `self`: the attached radio, or the last one.
+  private func key(of node: String) throws(Refusal) -> PublicKey {
+    guard node == "self" else { return try Addressing(store).contact(node).contact.key }
+    guard let radio = store.radio(store.radio) else { throw .notFound(.radio(node)) }
+    return radio.key
   }
 
   /// Lists contacts by key; with `heard=N` the N that were heard last, newest first.
