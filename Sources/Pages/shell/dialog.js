@@ -50,7 +50,9 @@ export function openMenu(session, { version, outbox, forget } = {}) {
   const trouble = make("p", { class: "bad-words small", role: "alert" });
   const dialog = openDialog(t("menu"),
     make("label", { for: "language", text: t("menu.language") }), choose, trouble,
-    make("div", { class: "row" },
+    make("div", { class: "row wrap" },
+      // Of a gateway alone: a hub sends nothing.
+      outbox ? make("a", { class: "button", href: "/gateway/waiting", text: t("wait.title"), on: { click: () => dialog.close() } }) : null,
       make("button", { type: "button", class: "button", text: t("keys.title"), on: { click: () => { dialog.close(); showKeys(); } } }),
       session.signed_in && !session.isUnreached ? make("button", { type: "button", class: "button", text: t("signout"), on: { click: () => { dialog.close(); signOut(session, outbox, forget); } } }) : null),
     make("p", { class: "quiet small", text: version ? t("menu.version", { version }) : "" }));

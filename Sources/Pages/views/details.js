@@ -6,8 +6,9 @@ import { full, when } from "../parts/times.js";
 import { named } from "../parts/text.js";
 import { written } from "../parts/written.js";
 import { t } from "../parts/words.js";
+import { whyItWaits } from "../parts/waits.js";
 import { hasHops, wayList, waysOf } from "../parts/ways.js";
-import { ask } from "../stores/api.js";
+import { allRows, ask } from "../stores/api.js";
 import { rowAt } from "../stores/rows.js";
 import { styled } from "../shell/styled.js";
 import { conversations, shownName } from "../stores/conversations.js";
@@ -15,6 +16,7 @@ import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
 import { nodes } from "../stores/nodes.js";
 import { query } from "../stores/query.js";
+import { inTurn } from "../stores/turn.js";
 import { pathOf } from "./path.js";
 import { cancel, drawingOf, react, retry, tell, told } from "./marks.js";
 
@@ -43,13 +45,15 @@ export class MessageDetails {
   #ends;
   #ending = new AbortController();
   #isRefused = false;
+  #shown = null;
+  #askWhy = inTurn(() => this.#readWhy());
 
   constructor(cursor, row, does) {
     this.#does = does;
     this.cursor = cursor;
     this.element = make("div", { class: "details-inside" });
     // It need not be among the rows that the chat has.
-    this.#ends = [live.on("message", (one) => { if (one.cursor === cursor) this.update(one); }), ...["linked", "again"].map((event) => live.on(event, () => { if (this.#isRefused) this.#find(); }))];
+    this.#ends = [live.on("message", (one) => { if (one.cursor === cursor) this.update(one); }), ...["linked", "again"].map((event) => live.on(event, () => { if (this.#isRefused) this.#find(); })), gateway.subscribe(() => this.#askWhy())];
     if (row) this.update(row);
     else { fill(this.element, detailsHead(t("message"), does.shut), make("p", { class: "quiet", text: t("loading") })); this.#find(); }
   }
@@ -84,6 +88,9 @@ export class MessageDetails {
     this.upstreams ??= make("div", { class: "standing" });
     this.attempts ??= make("div", { class: "attempts" });
     this.ways ??= make("div", { class: "ways" });
+    this.why ??= make("span");
+    this.#shown = row;
+    this.#tellWhy(row);
     refill(this.element, detailsHead(t("message"), this.#does.shut),
       make("blockquote", { class: "quoted" }, row.text === undefined ? t("message.data") : written(row.text, { own: gateway.name, most: 20_000 })),
       make("div", { class: "row" },
@@ -92,7 +99,8 @@ export class MessageDetails {
         isOwn && ["failed", "held_for_recipient"].includes(row.state) ? make("button", { type: "button", class: "button", text: t("retry"), on: { click: () => retry(row) } }) : null,
         isOwn && !isEnded ? make("button", { type: "button", class: "button danger", text: t("cancel"), on: { click: () => cancel(row) } }) : null),
       isOwn && row.kind === "channel" && row.state === "sent" ? make("p", { class: "quiet small", text: t("attempt.channel") }) : null,
-      isOwn ? make("p", { class: `standing-state ${row.state}` }, icon(drawingOf(row.state)), t(`state-long.${row.state}`), row.reason ? ` ${t(`reason.${row.reason}`)}` : "") : null,
+      isOwn ? make("p", { class: `standing-state ${row.state}` }, icon(drawingOf(row.state)), this.why) : null,
+      isOwn && !isEnded ? make("p", {}, make("a", { class: "button", href: "/gateway/waiting", text: t("wait.title") })) : null,
       facts(isOwn ? [
         [t("fact.written"), full(row.received_at)],
         [t("fact.attempts"), row.attempts ? number(row.attempts) + (row.floods ? ` (${t("fact.flooded", { count: row.floods })})` : "") : null],
@@ -119,7 +127,22 @@ export class MessageDetails {
       this.ways,
       this.upstreams);
     this.#showMore(row);
+    this.#askWhy();
     if (isOwn && row.kind !== "channel" && row.attempts) this.#showAttempts(row);
+  }
+
+  #tellWhy(row) {
+    this.why.textContent = whyItWaits(row, { state: gateway.state, isBusy: gateway.status?.messaging?.waits_for_channel }) || t(`state-long.${row.state}`) + (row.reason ? ` ${t(`reason.${row.reason}`)}` : "");
+  }
+
+  /** While it waits: rows of a chat do not have all that it waits for. */
+  async #readWhy() {
+    const row = this.#shown;
+    if (row?.direction !== "sent" || !whyItWaits(row)) return;
+    try {
+      const [found] = await allRows(query("/v1/outgoing", { id: row.outgoing }), { signal: this.#ending.signal });
+      if (found && row === this.#shown) this.#tellWhy(found);
+    } catch { /* the line is cut: what its state says is shown */ }
   }
 
   /** Each with its time, its way, and what acknowledges it. */

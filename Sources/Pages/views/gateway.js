@@ -14,6 +14,7 @@ import { query } from "../stores/query.js";
 import { inTurn } from "../stores/turn.js";
 import { confirmed } from "../shell/dialog.js";
 import { onKeys } from "../shell/keys.js";
+import { route } from "../shell/route.js";
 import { facts } from "./details.js";
 import { tell, told } from "./marks.js";
 
@@ -24,6 +25,9 @@ export class View {
   #findings = null;
   #dead = "";
   #timer = 0;
+  #isClosed = false;
+  /** In the page's place. */
+  #waiting = null;
   /** What was refused. */
   #wanting = new Set();
   #opened = new Set();
@@ -42,14 +46,15 @@ export class View {
     this.upstreams = make("div", { class: "cards" });
     this.airtime = make("section", { class: "card wide", "aria-labelledby": "airtime-title", hidden: true });
     fill(this.doctor, make("h2", { id: "doctor-title", text: t("doctor") }), make("div", { class: "shape", "aria-hidden": "true" }, make("i"), make("b"), make("u")));
-    fill(shell.main, make("div", { class: "page" },
+    this.page = make("div", { class: "page" },
       make("header", { class: "view-head" }, make("h1", { text: t("nav.gateway") }),
         make("div", { class: "row wrap" },
           make("button", { type: "button", class: "button", on: { click: (event) => this.#advert(event.currentTarget, false) } }, icon("antenna"), t("gateway.advert")),
           make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: (event) => this.#advert(event.currentTarget, true) } }))),
-      this.alerts, this.cards, this.airtime, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.settings));
+      this.alerts, this.cards, this.airtime, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.settings);
+    if (route.id !== "waiting") fill(shell.main, this.page);
     this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); this.#loadLetters(); }), live.on("journal", ({ kind }) => { if (kind === "alert" || kind === "power") this.#loadAlerts(); }), live.on("again", () => { for (const load of this.#wanting) { this.#wanting.delete(load); load(); } })];
-    onKeys({ Escape: () => false });
+    onKeys({ Escape: () => { if (!this.#waiting) return false; route.back("/gateway"); } });
     this.#draw();
     this.#examine();
     this.#loadAlerts();
@@ -59,11 +64,28 @@ export class View {
   }
 
   close() {
+    this.#isClosed = true;
+    this.#waiting?.close();
     for (const end of this.#ends) end();
     clearInterval(this.#timer);
   }
 
-  update() { this.#shell.showDetails(null); }
+  async update() {
+    const { main } = this.#shell;
+    const isFirst = !main.firstChild;
+    this.#shell.showDetails(null);
+    if (route.id === "waiting") {
+      const { Waiting } = await import("./waiting.js");
+      if (this.#isClosed || this.#waiting || route.id !== "waiting") return;
+      this.#waiting = new Waiting();
+      fill(main, this.#waiting.element);
+    } else if (this.#waiting || !this.page.isConnected) {
+      this.#waiting?.close();
+      this.#waiting = null;
+      fill(main, this.page);
+    } else { return; }
+    if (!isFirst) main.focus({ preventScroll: true });
+  }
 
   // MARK: Cards
 
@@ -73,7 +95,7 @@ export class View {
       if (!this.cards.firstChild) fill(this.cards, Array.from({ length: 4 }, () => make("div", { class: "card", "aria-hidden": "true" }, make("div", { class: "shape" }, make("i"), make("b"), make("u")))));
       return;
     }
-    fill(this.cards, this.#radio(status), this.#sending(status), this.#store(status), this.#machine(status));
+    refill(this.cards, this.#radio(status), this.#sending(status), this.#store(status), this.#machine(status));
     refill(this.upstreams, status.upstreams.length ? status.upstreams.map((one) => this.#upstream(one))
       : make("div", { class: "card" }, make("p", { text: t("upstream.none") }), make("p", { class: "quiet", text: t("upstream.none-why") }), make("code", { class: "block", text: "meshpost upstream add hub https://…" })));
     const dead = status.upstreams.map((one) => one.dead_letters).join();
@@ -111,7 +133,7 @@ export class View {
       make("p", { class: "stat" }, percent(used), make("small", { class: "quiet", text: t("card.airtime", { used: number(messaging.airtime_used_ms / 1000, 1), limit: number(messaging.airtime_limit_ms / 1000) }) })),
       meter(used, t("card.airtime-label")),
       facts([
-        [t("card.waiting"), number(messaging.waiting)], [t("card.in-flight"), messaging.in_flight ? number(messaging.in_flight) : null], [t("card.held"), messaging.held ? number(messaging.held) : null],
+        [t("card.waiting"), make("a", { href: "/gateway/waiting", "aria-label": `${t("wait.title")}: ${number(messaging.waiting)}`, text: number(messaging.waiting) })], [t("card.in-flight"), messaging.in_flight ? number(messaging.in_flight) : null], [t("card.held"), messaging.held ? number(messaging.held) : null],
         [t("card.delivered"), number(messaging.delivered)], [t("card.failed"), number(messaging.failed)], [t("card.channels"), number(messaging.sent_on_channels)],
       ]));
   }
@@ -233,7 +255,7 @@ export class View {
 
   async #loadSettings() {
     const { Settings } = await import("./settings.js");
-    if (!this.settings.isConnected) return;
+    if (this.#isClosed) return;
     const settings = new Settings(this.settings);
     this.#ends.push(() => settings.close());
   }

@@ -1,0 +1,64 @@
+"""What waits, and why."""
+import re
+
+from cases import fresh
+from run import test
+
+WHY = """const [done, rows, radio] = [arguments[3], arguments[0], arguments[1]];
+  Promise.all([import("/pages/parts/waits.js"), import("/pages/parts/words.js")]).then(async ([{ whyItWaits }, { needWords }]) => {
+    await needWords("more");
+    done(rows.map((row) => whyItWaits({ recipient_name: "Birch", kind: "direct", state: "pending", ...row }, { ...radio, isBusy: arguments[2] })));
+  });"""
+
+
+@test
+def why_a_message_waits_is_said_in_words(world):
+    browser = world.open("/conversations")
+    # Noon of today by the browser's clock is shown as a time.
+    noon = browser.script("return new Date().setHours(12, 0, 0, 0)")
+
+    def why(*rows, state="up", busy=False):
+        return browser.driver.execute_async_script(WHY, list(rows), {"state": state}, busy)
+
+    refused, held, channel, place, airtime, radio, sent, turn, ended = why(
+        {"refusals": 17, "next_attempt_at": noon}, {"state": "held_for_recipient", "next_attempt_at": noon}, {"waits_for": "channel"}, {"waits_for": "place"},
+        {"waits_for": "airtime"}, {"held_for": "Elm"}, {"state": "sent"}, {}, {"state": "delivered", "ended": True})
+    assert "no room for another packet" in refused and "17 times" in refused and re.search(r"Next attempt: 12:00", refused), refused
+    assert "Birch has not acknowledged it yet" in held and "12:00" in held and "at the latest" in held, held
+    assert "channel's slot" in channel and "contact table" in place and "air time" in airtime, (channel, place, airtime)
+    assert "Held for the radio Elm" in radio and "Waits for Birch to acknowledge it" in sent and "waiting for its turn" in turn and ended == "", (radio, sent, turn, ended)
+    assert "channel is busy" in why({}, busy=True)[0]
+    away = why({"refusals": 2, "next_attempt_at": noon}, state="down")[0]
+    assert away.startswith("Waits for the radio") and "Next attempt" not in away, away
+
+
+@test
+def what_waits_is_listed_and_cancelled(world):
+    away = next(one for one in world.gateway.ask("GET", "/v1/contacts?on_radio=1") if one["type"] == "chat" and not re.fullmatch(r"r\d", one["name"]))
+    text = fresh("are you there")
+    sent = world.gateway.ask("POST", "/v1/send", {"to": away["key"], "text": text})["messages"][0]["id"]
+    try:
+        browser = world.open("/gateway")
+        browser.click('a[href="/gateway/waiting"]')
+        row = f'[data-waits="{sent}"]'
+        browser.shows(text, row)
+        browser.shows(away["name"], f"{row} a")
+        # Whatever it waits for just now, it is said.
+        browser.until("why", lambda: len(browser.text(f"{row} > p").strip()) > 20)
+        later = fresh("and now")
+        world.gateway.ask("POST", "/v1/send", {"to": away["key"], "text": later})
+        browser.shows(later, ".waiting")
+        browser.click(f'{row} [data-does="cancel"]')
+        browser.until("it to be gone", lambda: not browser.all(row))
+        browser.until("its end", lambda: world.gateway.ask("GET", f"/v1/outgoing?id={sent}")[0].get("reason") == "cancelled")
+        browser.press(".waiting a", away["name"])
+        browser.until("the chat", lambda: browser.path().endswith(f"node:{away['key'][:12]}"))
+        # The details say the same, and lead there.
+        browser.until("its mark", lambda: browser.script("""const own = [...document.querySelectorAll("article.own")].find((one) => one.innerText.includes(arguments[0]));
+          own?.querySelector(".mark").click(); return Boolean(own)""", later))
+        browser.find('.details a[href="/gateway/waiting"]').click()
+        browser.shows(later, ".waiting")
+    finally:
+        for one in world.gateway.ask("GET", "/v1/outgoing?limit=1"):
+            if not one["ended"] and one.get("recipient") == away["key"]:
+                world.gateway.ask("POST", f"/v1/outgoing/cancel?id={one['id']}")
