@@ -1,6 +1,6 @@
-// A gateway's pages. What its first view needs is imported here or from here, and is one file when packed; the rest comes by `import()`.
+// A gateway's pages. What its first view needs is imported from here: one file when packed.
 import { begin } from "./app.js";
 import { Shell } from "./shell/shell.js";
 import { live } from "./stores/live.js";
 
-begin({ live, Shell, worker: "/worker.js" });
+begin({ live, Shell, worker: "/worker.js", more: () => import("./views/first-steps.js") });

@@ -1,7 +1,8 @@
-"""What waits, and why."""
+"""What waits and why, and the first steps."""
+import json
 import re
 
-from cases import fresh
+from cases import PUBLIC, fresh
 from run import test
 
 WHY = """const [done, rows, radio] = [arguments[3], arguments[0], arguments[1]];
@@ -62,3 +63,24 @@ def what_waits_is_listed_and_cancelled(world):
         for one in world.gateway.ask("GET", "/v1/outgoing?limit=1"):
             if not one["ended"] and one.get("recipient") == away["key"]:
                 world.gateway.ask("POST", f"/v1/outgoing/cancel?id={one['id']}")
+
+
+@test
+def first_steps_are_told_until_something_is_said(world):
+    only = {"conversation": PUBLIC, "kind": "channel", "name": "Public", "channel": PUBLIC.split(":")[1], "on_radio": True, "unread": 0, "mentioned": False, "read": "0", "muted": False}
+    steps = """const real = window.fetch;
+      window.fetch = (path, ...more) => (path === "/v1/conversations" ? Promise.resolve(new Response(arguments_[0])) : real(path, ...more));""".replace("arguments_[0]", json.dumps(json.dumps(only)))
+    for looks, place in (({}, "#main"), ({"width": 320, "height": 640}, ".list")):
+        browser = world.browser(**looks)
+        browser.command("Page.addScriptToEvaluateOnNewDocument", source=steps)
+        browser.go(f"{world.host.base}/conversations")
+        browser.find(f'{place} [data-step="channel"]')
+        assert browser.script("return document.documentElement.scrollWidth - innerWidth") <= 0
+        # Only there.
+        browser.click('[data-tab="gateway"]')
+        browser.until("none", lambda: not browser.all(".first-steps"))
+        browser.click('[data-tab="conversations"]')
+        browser.find(f"{place} .first-steps")
+        browser.script("""return import("/pages/stores/conversations.js").then(({ conversations }) => conversations.update(arguments[0],
+          { newest: { cursor: "1", kind: "channel", direction: "received", received_at: Date.now(), text: "hello" } }))""", PUBLIC)
+        browser.until("none", lambda: not browser.all(".first-steps"))
