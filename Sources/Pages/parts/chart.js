@@ -1,6 +1,7 @@
 import { draw, make } from "./page.js";
 import { number } from "./numbers.js";
 import { brief, full, when } from "./times.js";
+import { ticks } from "./ticks.js";
 import { t } from "./words.js";
 
 const WIDTH = 280;
@@ -26,8 +27,10 @@ export function chart(title, points, show = (value) => number(value, 1)) {
   const words = make("span", { class: "chart-value", text: show(last.value) });
   const time = make("span", { class: "quiet small", text: brief(last.at) });
   const label = t("chart.label", { title, low: show(low), high: show(high), last: show(last.value), count: points.length });
+  const marks = first === last ? [] : ticks(first.at, last.at);
   const drawing = draw("svg", { class: "chart-line", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
     draw("path", { class: "chart-area", d: parts.map((part) => `${line(part)}L${x(part.at(-1).at).toFixed(1)} ${HEIGHT}L${x(part[0].at).toFixed(1)} ${HEIGHT}Z`).join("") }),
+    draw("path", { class: "chart-ticks", "vector-effect": "non-scaling-stroke", d: marks.map(({ at }) => `M${x(at).toFixed(1)} 0V${HEIGHT}`).join("") }),
     draw("path", { class: "chart-path", d: parts.map(line).join(""), "vector-effect": "non-scaling-stroke" }), dot);
   const tell = (point) => {
     dot.setAttribute("cx", x(point.at).toFixed(1));
@@ -43,8 +46,22 @@ export function chart(title, points, show = (value) => number(value, 1)) {
   });
   drawing.addEventListener("pointerleave", () => tell(last));
   return make("figure", { class: "chart" }, make("figcaption", {}, make("span", { class: "quiet", text: title }), words, time), drawing,
+    marks.length ? axis(marks, (at) => x(at) / WIDTH) : null,
     make("div", { class: "chart-ends quiet small" }, first === last ? null : when(first.at, "brief"),
       make("span", { "aria-hidden": "true", text: low === high ? t("chart.always", { value: show(low) }) : `${show(low)} – ${show(high)}` }), when(last.at, "brief")));
+}
+
+/** Labels of times, but for those that would go beyond an edge or into another. `part(at)`: how far along the chart. */
+function axis(marks, part) {
+  const shown = [];
+  for (const { at, words } of marks) {
+    const place = part(at);
+    if (place < 0.1 || place > 0.9 || place - (shown.at(-1)?.place ?? -1) < 0.2) continue;
+    const label = make("span", { text: words });
+    label.style.left = `${(place * 100).toFixed(2)}%`;
+    shown.push({ place, label });
+  }
+  return make("div", { class: "chart-axis quiet", "aria-hidden": "true" }, shown.map(({ label }) => label));
 }
 
 /** The points between one gap and the next. */
