@@ -79,6 +79,18 @@ def an_axis_of_time_has_room_for_its_labels(world):
 
 
 @test
+def the_own_radios_hours_are_drawn(world):
+    browser = world.browser()
+    browser.command("Page.addScriptToEvaluateOnNewDocument", source="""const real = window.fetch;
+      const rows = Array.from({ length: 50 }, (_, index) => JSON.stringify({ at: Date.now() - (50 - index) * 3600000, kind: "node_status", body: { battery_mv: 4000 + index, noise_floor_dbm: -110 } }));
+      window.fetch = (path, ...more) => (String(path).startsWith("/v1/readings?node=self") ? Promise.resolve(new Response(rows.join("\\n"))) : real(path, ...more));""")
+    browser.go(f"{world.host.base}/gateway")
+    browser.shows("Battery and noise")
+    browser.until("two charts with an axis", lambda: len(browser.all(".chart-axis")) == 2)
+    assert "4.049 V" in browser.text(".chart") and "dBm" in browser.text(".chart")
+
+
+@test
 def first_steps_are_told_until_something_is_said(world):
     only = {"conversation": PUBLIC, "kind": "channel", "name": "Public", "channel": PUBLIC.split(":")[1], "on_radio": True, "unread": 0, "mentioned": False, "read": "0", "muted": False}
     steps = """const real = window.fetch;

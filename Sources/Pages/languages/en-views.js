@@ -21,6 +21,7 @@ export default {
   "first.heard": "See whether the radio hears others", "first.heard-why": "It has heard no node yet. Check its antenna, and whether its preset is that of your mesh: Gateway, Settings.",
   "first.channel": "Add a channel", "first.channel-why": "The radio has no channel but Public, which everybody reads. In a terminal, this makes a private one, and prints its link:",
   "first.upstream": "Add a server, if messages are to go elsewhere", "first.upstream-why": "Without a hub, a broker or a webhook, all messages stay on this machine. In a terminal:",
+  "own.title": "Battery and noise",
   "card.store": "Store", "card.broken": "in trouble", "card.fine": "fine", "card.messages": { one: "message received", other: "messages received" }, "card.error": "Error", "card.nodes": "{all}, {radio} on the radio", "card.size": "Database", "card.journal": "Journal", "card.events": { one: "{number} event", other: "{number} events" }, "card.given-up": "Given up", "card.set-aside": "Set aside", "card.loss": "Lost",
   "card.machine": "Machine", "card.supply-low": "supply voltage low", "card.no-clock": "clock not synchronised", "card.uptime": "since the start", "card.memory": "Memory", "card.version": "Version", "card.gateway": "Gateway", "card.proxies": "Shared with",
   "gateway.advert": "Send an advert", "gateway.advert-flood": "Send it to the whole mesh", "gateway.adverted": "Sent an advert to direct neighbours.", "gateway.advert-flooded": "Sent an advert to the whole mesh.",

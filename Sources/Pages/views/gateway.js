@@ -7,7 +7,7 @@ import { when } from "../parts/times.js";
 import { meter } from "../parts/meter.js";
 import { named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
-import { ask, order } from "../stores/api.js";
+import { allRows, ask, order } from "../stores/api.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
 import { query } from "../stores/query.js";
@@ -15,6 +15,7 @@ import { inTurn } from "../stores/turn.js";
 import { confirmed } from "../shell/dialog.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
+import { styled } from "../shell/styled.js";
 import { facts } from "./details.js";
 import { tell, told } from "./marks.js";
 
@@ -44,6 +45,7 @@ export class View {
     this.settings = make("div", { class: "settings" });
     this.letters = make("section", { class: "card wide", id: "dead-letters", "aria-labelledby": "letters-title", hidden: true });
     this.upstreams = make("div", { class: "cards" });
+    this.own = make("section", { class: "card wide", "aria-labelledby": "own-title", hidden: true });
     this.airtime = make("section", { class: "card wide", "aria-labelledby": "airtime-title", hidden: true });
     fill(this.doctor, make("h2", { id: "doctor-title", text: t("doctor") }), make("div", { class: "shape", "aria-hidden": "true" }, make("i"), make("b"), make("u")));
     this.page = make("div", { class: "page" },
@@ -51,7 +53,7 @@ export class View {
         make("div", { class: "row wrap" },
           make("button", { type: "button", class: "button", on: { click: (event) => this.#advert(event.currentTarget, false) } }, icon("antenna"), t("gateway.advert")),
           make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: (event) => this.#advert(event.currentTarget, true) } }))),
-      this.alerts, this.cards, this.airtime, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.settings);
+      this.alerts, this.cards, this.own, this.airtime, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.settings);
     if (route.id !== "waiting") fill(shell.main, this.page);
     this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); this.#loadLetters(); }), live.on("journal", ({ kind }) => { if (kind === "alert" || kind === "power") this.#loadAlerts(); }), live.on("again", () => { for (const load of this.#wanting) { this.#wanting.delete(load); load(); } })];
     onKeys({ Escape: () => { if (!this.#waiting) return false; route.back("/gateway"); } });
@@ -60,7 +62,8 @@ export class View {
     this.#loadAlerts();
     this.#loadSettings();
     this.#loadAirtime();
-    this.#timer = setInterval(() => { if (!document.hidden) { this.#examine(); this.#loadAirtime(); } }, 60_000);
+    this.#loadOwn();
+    this.#timer = setInterval(() => { if (!document.hidden) { this.#examine(); this.#loadAirtime(); this.#loadOwn(); } }, 60_000);
   }
 
   close() {
@@ -251,6 +254,20 @@ export class View {
     try { found = await ask("/v1/airtime"); } catch { return; }
     const { showAirtime } = await import("./airtime.js");
     showAirtime(this.airtime, found);
+  }
+
+  async #loadOwn() {
+    let found, module;
+    // It is asked again a minute later.
+    try {
+      module = await styled("nodes", import("./own-radio.js"));
+      found = await allRows(query("/v1/readings", { node: "self", kind: "node_status", limit: module.MOST_HOURS }));
+    } catch { return; }
+    const newest = String(found.at(-1)?.at);
+    // A chart that is pointed at stays as it is until there is another reading.
+    if (this.own.dataset.newest === newest) return;
+    this.own.dataset.newest = newest;
+    module.showOwnRadio(this.own, found.sort((a, b) => a.at - b.at));
   }
 
   async #loadSettings() {
