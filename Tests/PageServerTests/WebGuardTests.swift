@@ -55,6 +55,11 @@ import Timing
     #expect(throws: TileServer.Invalid.self) { try TileServer(url) }
   }
 
+  @Test func `only pages from here may ask for the camera, and none for the microphone`() {
+    let allowed = WebGuard.headers["Permissions-Policy"] ?? ""
+    #expect(allowed.contains("camera=(self)") && allowed.contains("microphone=()"))
+  }
+
   @Test func `a request must name exactly one host`() throws {
     #expect(throws: WebGuard.Refusal.self) { try guardian.check(BrowserRequest(HTTPRequest("GET", "/"))) }
     var two: HTTPHeaders = ["Host": "127.0.0.1"]

@@ -104,7 +104,8 @@ public struct WebGuard: Sendable {
     }
   }
 
-  /// Headers of every document: pages run only scripts from here, load no data from other origins, and cannot be framed.
+  /// Headers of every document: pages run only scripts from here, load no data from other origins, and cannot be framed. They may ask for the camera,
+  /// which reads QR codes of links; the browser asks the user.
   public static let headers = headers(tiles: nil)
 
   /// Headers of files that are only parts of a page. The policy belongs to the page, and would double the bytes of a
@@ -122,7 +123,7 @@ public struct WebGuard: Sendable {
         + "form-action 'none'; frame-ancestors 'none'",
       "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
       "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
-      "Permissions-Policy": "camera=(), microphone=(), payment=(), usb=()",
+      "Permissions-Policy": "camera=(self), microphone=(), payment=(), usb=()",
     ]
   }
 }
