@@ -1,6 +1,8 @@
-"""Tests of what changes the radio's own tables, in the browser. See cases.py."""
+"""Tests of what changes the radio's own tables, channels and contacts, in the browser. See cases.py."""
 import hashlib
+import secrets
 
+from browser import Keys
 from run import test
 
 # SHA-256 of the squares, row by row, by the Python package `qrcode`: versions 1, 4, 9 (two blocks, the version is written in it) and 11 (four blocks).
@@ -12,6 +14,80 @@ CODES = {
 }
 
 
+def channels(world):
+    return {one["name"]: one for one in world.gateway.ask("GET", "/v1/channels") if one["name"]}
+
+
+def leave(browser, name):
+    place = f'[data-leaves="{name}"]'
+    browser.script("document.querySelector(arguments[0]).closest('details').open = true", place)
+    browser.click(place)
+    browser.click("dialog .button.danger")
+
+
+@test
+def a_channel_is_joined_changed_and_left(world):
+    browser = world.open("/gateway/channels")
+    name = f"#t{secrets.token_hex(4)}"
+    browser.type("#channel-name", "ä" * 16 + Keys.ENTER)
+    browser.shows("32 bytes", "#channels")
+    field = browser.find("#channel-name")
+    assert field.get_attribute("value") == "ä" * 16 and field.get_attribute("aria-invalid") == "true"
+    field.clear()
+    # What the radio's gateway refuses is said as well.
+    browser.type("#channel-name", "no key" + Keys.ENTER)
+    browser.shows("requires its secret", "#channels")
+    field.clear()
+    browser.type("#channel-name", name + Keys.ENTER)
+    browser.until("the channel", lambda: name in channels(world))
+    browser.until("its row", lambda: browser.all(f'[data-leaves="{name}"]'))
+    digest = channels(world)[name]["channel"]
+    browser.press("#channels summary", name)
+    browser.type(f"#region-{digest}", "valley" + Keys.ENTER)
+    browser.until("its region", lambda: channels(world)[name].get("region") == "valley")
+    browser.shows("valley", "#channels summary")
+    browser.script("const one = document.getElementById(arguments[0]); one.value = 'false'; one.form.requestSubmit()", f"relay-{digest}")
+    relayed = lambda: world.gateway.ask("GET", f"/v1/documents?prefix=channel/{digest}/")["documents"]  # noqa: E731
+    browser.until("that it is not exchanged", lambda: relayed() and relayed()[0]["value"] is False)
+    browser.shows("not exchanged", "#channels summary")
+    leave(browser, name)
+    browser.until("it to be gone", lambda: name not in channels(world) and not browser.all(f'[data-leaves="{name}"]'))
+
+
+@test
+def a_private_channel_is_created_once_though_the_answer_is_lost(world):
+    browser = world.open("/gateway/channels")
+    name = f"private {secrets.token_hex(3)}"
+    browser.find("#channel-new")
+    browser.script("""const real = window.fetch; window.cuts = 1; window.keys = [];
+      window.fetch = async (path, ...more) => {
+        const answer = await real(path, ...more);
+        if (path !== "/v1/channels/add") return answer;
+        window.keys.push(JSON.parse(more[0].body).secret);
+        window.cuts -= 1;
+        if (window.cuts >= 0) throw new TypeError("cut");
+        return answer;
+      };""")
+    browser.type("#channel-new", name + Keys.ENTER)
+    browser.shows("it gets the same key", "#channels")
+    assert name in channels(world) and not browser.all("#channels svg[role=img]")
+    browser.type("#channel-new", Keys.ENTER)
+    browser.find("#channels svg[role=img]")
+    first, second = browser.script("return window.keys")
+    assert first == second and len(first) == 32
+    link = browser.text("#channels .copyable code")
+    digest = channels(world)[name]["channel"]
+    leave(browser, name)
+    browser.until("it to be gone", lambda: name not in channels(world))
+    # The link is that of the channel.
+    browser.script("document.querySelector('#channel-name').value = arguments[0]; document.querySelector('#channel-name').form.requestSubmit()", link)
+    browser.until("it again", lambda: channels(world).get(name, {}).get("channel") == digest)
+    browser.press("#channels button", "Hide the link")
+    assert second not in browser.text()
+    leave(browser, name)
+    browser.until("it to be gone again", lambda: name not in channels(world))
+
+
 @test
 def codes_of_links_are_right(world):
     browser = world.open("/conversations")
@@ -20,3 +96,33 @@ def codes_of_links_are_right(world):
         drawn = browser.script(squares, text)
         assert hashlib.sha256(drawn.encode()).hexdigest().startswith(wanted), text
     assert browser.script(squares, "x" * 459) is None, "what is too long has none"
+
+
+# A camera, and a reader of codes that finds what is in `window.seen`.
+CAMERA = """
+window.BarcodeDetector = class { async detect() { return window.seen ? [{ rawValue: window.seen }] : []; } };
+navigator.mediaDevices.getUserMedia = async () => {
+  const canvas = document.createElement("canvas");
+  canvas.getContext("2d").fillRect(0, 0, 10, 10);
+  window.stream = canvas.captureStream(10);
+  return window.stream;
+};
+"""
+
+
+@test
+def a_code_is_read_by_the_camera(world):
+    browser = world.open("/gateway/channels")
+    browser.shows("can be pasted here", "#channels")
+    browser.command("Page.addScriptToEvaluateOnNewDocument", source=CAMERA)
+    browser.driver.refresh()
+    browser.press("#channels button", "Scan a QR code")
+    browser.find("#channels video")
+    browser.script("window.seen = 'https://elsewhere.example'")
+    browser.press("#channels button", "Stop")
+    browser.until("the camera to be off", lambda: browser.script("return window.stream.getTracks().every((one) => one.readyState === 'ended')"))
+    assert browser.find("#channel-name").get_attribute("value") == ""
+    browser.script("window.seen = 'meshcore://channel/add?name=%23seen'")
+    browser.press("#channels button", "Scan a QR code")
+    browser.until("the link", lambda: browser.find("#channel-name").get_attribute("value") == "meshcore://channel/add?name=%23seen")
+    browser.until("the camera to be off", lambda: browser.script("return window.stream.getTracks().every((one) => one.readyState === 'ended')") and not browser.all("#channels video"))

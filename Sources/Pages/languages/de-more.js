@@ -34,6 +34,7 @@ export default {
   "react.label": "{emoji} von {names}", "fact.written": "Geschrieben", "fact.attempts": "Versuche", "fact.flooded": { one: "{count} geflutet", other: "{count} geflutet" }, "fact.round-trip": "Hin und zurück", "fact.heard": "Gehört",
   "fact.repeaters": { one: "von {count} Repeater", other: "von {count} Repeatern" }, "fact.airtime": "Sendezeit", "fact.ended": "Beendet", "fact.origin": "Gesendet von", "fact.id": "Kennung", "fact.from": "Von",
   "fact.key": "Schlüssel", "fact.received": "Empfangen", "fact.sent-by-clock": "Gesendet, nach seiner Uhr", "fact.age": "Unterwegs", "fact.waited": "Wartete im Funkgerät", "fact.unknown": "nicht bekannt", "fact.way": "Weg",
+  "fact.manage": "Kanäle verwalten",
   "fact.copies": "Mal empfangen", "fact.number": "Nummer", "fact.kind": "Art", "fact.digest": "Prüfwert", "fact.digest-why": "Der Prüfwert ist auf jedem Gateway gleich, das diesen Kanal hat. Sein Geheimnis wird hier nicht gezeigt.",
   "fact.on-radio": "Im Funkgerät", "fact.newest": "Neueste Nachricht", "fact.never": "nie", "standing.acknowledged": "hat sie", "standing.waiting": "wartet", "standing.later": "bekommt sie, wenn sie beendet ist", "standing.dead_letter": "hat sie abgelehnt",
   "standing.dropped": "abgelehnt, gelöscht", "standing.filtered": "nicht für ihn", "standing.passed": "vorbei", "standing.lost": "verloren", "standing.unknown": "nicht bekannt", "standing.behind": "(nicht ihren neuesten Stand)",

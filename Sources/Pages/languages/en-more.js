@@ -33,6 +33,7 @@ export default {
   "fact.repeaters": { one: "by {count} repeater", other: "by {count} repeaters" }, "fact.airtime": "On the air", "fact.ended": "Ended", "fact.origin": "Sent by", "fact.id": "Id", "fact.from": "From", "fact.key": "Key",
   "fact.received": "Received", "fact.sent-by-clock": "Sent, by its clock", "fact.age": "On its way for", "fact.waited": "Waited in the radio", "fact.unknown": "not known", "fact.way": "Way", "fact.copies": "Copies",
   "fact.number": "Number", "fact.kind": "Kind", "fact.digest": "Digest", "fact.digest-why": "The digest is the same on every gateway that has this channel. Its secret is not shown here.", "fact.on-radio": "On the radio",
+  "fact.manage": "Manage channels",
   "fact.newest": "Newest message", "fact.never": "never", "standing.acknowledged": "has it", "standing.waiting": "waiting", "standing.later": "gets it when it has ended", "standing.dead_letter": "refused it", "standing.dropped": "refused, dropped",
   "standing.filtered": "not for it", "standing.passed": "passed", "standing.lost": "lost", "standing.unknown": "not known", "standing.behind": "(not its newest state)",
   "keys.title": "Keys", "keys.search": "Search", "keys.next": "Next", "keys.previous": "Previous", "keys.open": "Open", "keys.reply": "Write, reply", "keys.back": "Back, close", "keys.list": "This list",

@@ -10,6 +10,7 @@ import { whyItWaits } from "../parts/waits.js";
 import { hasHops, wayList, waysOf } from "../parts/ways.js";
 import { allRows, ask } from "../stores/api.js";
 import { rowAt } from "../stores/rows.js";
+import { to } from "../shell/route.js";
 import { styled } from "../shell/styled.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
@@ -206,7 +207,8 @@ export class ConversationDetails {
         [t("fact.digest"), one.channel ? copyable(one.channel, t("fact.digest")) : null],
         [t("fact.on-radio"), one.on_radio === false ? t("no") : t("yes")],
         [t("fact.newest"), one.newest ? when(one.newest.received_at) : t("fact.never")],
-      ]), make("p", { class: "quiet small", text: t("fact.digest-why") }));
+      ]), make("p", { class: "quiet small", text: t("fact.digest-why") }),
+      one.channel ? make("div", { class: "row" }, make("a", { class: "button", href: to("gateway", "channels"), text: t("fact.manage") })) : null);
     };
     this.#end = conversations.subscribe(draw);
     draw();

@@ -42,6 +42,7 @@ export class View {
     this.cards = make("div", { class: "cards" });
     this.doctor = make("section", { class: "card wide", "aria-labelledby": "doctor-title" });
     this.alerts = make("section", { class: "card wide alerts", "aria-labelledby": "alerts-title", hidden: true });
+    this.channels = make("section", { class: "card wide", id: "channels", "aria-labelledby": "channels-title", hidden: true });
     this.settings = make("div", { class: "settings" });
     this.letters = make("section", { class: "card wide", id: "dead-letters", "aria-labelledby": "letters-title", hidden: true });
     this.upstreams = make("div", { class: "cards" });
@@ -53,13 +54,14 @@ export class View {
         make("div", { class: "row wrap" },
           make("button", { type: "button", class: "button", on: { click: (event) => this.#advert(event.currentTarget, false) } }, icon("antenna"), t("gateway.advert")),
           make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: (event) => this.#advert(event.currentTarget, true) } }))),
-      this.alerts, this.cards, this.own, this.airtime, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.settings);
+      this.alerts, this.cards, this.own, this.airtime, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.channels, this.settings);
     if (route.id !== "waiting") fill(shell.main, this.page);
     this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); this.#loadLetters(); }), live.on("journal", ({ kind }) => { if (kind === "alert" || kind === "power") this.#loadAlerts(); }), live.on("again", () => { for (const load of this.#wanting) { this.#wanting.delete(load); load(); } })];
     onKeys({ Escape: () => { if (!this.#waiting) return false; route.back("/gateway"); } });
     this.#draw();
     this.#examine();
     this.#loadAlerts();
+    this.#loadChannels();
     this.#loadSettings();
     this.#loadAirtime();
     this.#loadOwn();
@@ -86,8 +88,9 @@ export class View {
       this.#waiting?.close();
       this.#waiting = null;
       fill(main, this.page);
-    } else { return; }
+    } else { return this.#toChannels(); }
     if (!isFirst) main.focus({ preventScroll: true });
+    this.#toChannels();
   }
 
   // MARK: Cards
@@ -255,6 +258,18 @@ export class View {
     const { showAirtime } = await import("./airtime.js");
     showAirtime(this.airtime, found);
   }
+
+  async #loadChannels() {
+    const { Channels } = await import("./channels.js");
+    if (this.#isClosed) return;
+    this.channels.hidden = false;
+    const channels = new Channels(this.channels);
+    this.#ends.push(() => channels.close());
+    this.#toChannels();
+  }
+
+  /** `/gateway/channels`: from where channels are shown. */
+  #toChannels() { if (route.id === "channels") this.channels.scrollIntoView({ block: "start" }); }
 
   async #loadOwn() {
     let found, module;
