@@ -44,7 +44,7 @@ export class View {
     this.place = make("div", { class: "alerts" });
     this.rules = make("section", { class: "plain" });
     fill(shell.main, make("header", { class: "view-head" }, make("h1", { text: t("hub.alerts") }), this.count),
-      make("div", { class: "filters" }, this.rule, this.site, this.chips),
+      make("div", { class: "filters alert-filters" }, this.rule, this.site, this.chips),
       make("div", { class: "hub-scroll", tabindex: 0, role: "group", "aria-label": t("hub.alerts") }, this.place, this.rules));
     this.#ends = [fleet.subscribe(() => this.#later()), live.on("alert", () => this.#soon()), live.on("hello", () => this.#soon()), live.on("again", () => { if (this.#trouble && !this.#isMissing) this.#soon(); if (this.#areRulesWanted) this.#loadRules(); })];
     onKeys({});

@@ -343,8 +343,13 @@ export class View {
   #paint(paper, wide, tall) {
     const ground = this.#ground;
     const nodes = ground.inSight(this.#nodesShown.filter(hasPlace), wide, tall);
-    const marks = clusters(nodes);
     const own = clusters(ground.inSight(this.#gatewaysShown.filter(hasPlace), wide, tall));
+    // Under the mark of many gateways the number of nodes could not be read.
+    const marks = clusters(nodes).filter((mark) => {
+      const over = own.find((one) => one.items.length > 1 && Math.hypot(one.x - mark.x, one.y - mark.y) < 24);
+      over?.items.push(...mark.items);
+      return !over;
+    });
     ground.marks = [...own, ...marks];
     const xy = placesOf(ground);
     this.#paintLinks(paper, xy);
