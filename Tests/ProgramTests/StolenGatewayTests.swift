@@ -65,7 +65,9 @@ extension WholeProgramTests {
               gateway == "hilltop"
               && ["", "/events", "/updates", "/state/{name}", "/link"].contains(
                 path.replacingOccurrences(of: "/v1/gateways/{id}", with: ""))
-            if isOwn, method != "get" || path.hasSuffix("}") || path.hasSuffix("updates") || path.hasSuffix("link") {
+            if isOwn, method != "delete",
+              method != "get" || path.hasSuffix("}") || path.hasSuffix("updates") || path.hasSuffix("link")
+            {
               continue
             }
             var target = path.replacingOccurrences(of: "{id}", with: gateway)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Hummingbird
-import JSON
 
 /// Removes a gateway that is gone for good, as `meshpost-hub gateways remove` does. Source: docs/hub.md.
 extension HubAPI {
