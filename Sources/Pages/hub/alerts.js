@@ -98,7 +98,7 @@ export class View {
       fill(place, make("option", { value: "", text: t(`alerts.all-${name}`) }), options.map(([value, words]) => make("option", { value, text: cut(words, 60), selected: value === chosen })));
     };
     choose(this.rule, "rule", rule, [...rules].map((one) => [one, nameOf(one)]).sort(([, a], [, b]) => (a < b ? -1 : 1)));
-    choose(this.site, "place", tag ? `t${tag}` : gateway ? `g${gateway}` : "", [...[...tags].sort().map((one) => [`t${one}`, t("alerts.tagged", { tag: one })]), ...gatewayNames().map(([id, name]) => [`g${id}`, name])]);
+    choose(this.site, "place", tag ? `t${tag}` : gateway ? `g${gateway}` : "", [...[...tags].sort().map((one) => [`t${one}`, t("alerts.tagged", { tag: one })]), ...gatewayNames().concat(gateway && !fleet.rows.has(gateway) ? [[gateway, gateway]] : []).map(([id, name]) => [`g${id}`, name])]);
     const active = (values, words) => make("button", { type: "button", class: "chip", "aria-pressed": "true", on: { click: () => route.set(values, { replace: false }) } }, named(words), make("span", { "aria-hidden": "true", text: "×" }), make("span", { class: "unseen", text: t("filter.off") }));
     refill(this.chips,
       make("button", { type: "button", class: "chip", "aria-pressed": String(isOver), text: t("alerts.show-over"), on: { click: () => route.set({ show: isOver ? undefined : "over" }, { replace: false }) } }),
