@@ -3,6 +3,7 @@ import hashlib
 import secrets
 
 from browser import Keys
+from cases import r1
 from run import test
 
 # SHA-256 of the squares, row by row, by the Python package `qrcode`: versions 1, 4, 9 (two blocks, the version is written in it) and 11 (four blocks).
@@ -126,3 +127,35 @@ def a_code_is_read_by_the_camera(world):
     browser.press("#channels button", "Scan a QR code")
     browser.until("the link", lambda: browser.find("#channel-name").get_attribute("value") == "meshcore://channel/add?name=%23seen")
     browser.until("the camera to be off", lambda: browser.script("return window.stream.getTracks().every((one) => one.readyState === 'ended')") and not browser.all("#channels video"))
+
+
+@test
+def a_contact_is_removed_added_and_handed_on(world):
+    key = secrets.token_hex(32)
+    browser = world.open("/nodes")
+    contact = lambda: next((one for one in world.gateway.ask("GET", "/v1/contacts") if one["key"] == key), {})  # noqa: E731
+    browser.click('[data-does="add"]')
+    browser.type("#contact-link", "meshcore://channel/add?name=%23x" + Keys.ENTER)
+    browser.shows("a channel's link", "dialog")
+    browser.find("#contact-link").clear()
+    browser.type("#contact-link", f"meshcore://contact/add?name=Passer%20by&public_key={key}&type=1" + Keys.ENTER)
+    browser.until("its details", lambda: browser.path() == f"/nodes/{key}" and not browser.all("dialog"))
+    browser.shows("Passer by", ".details")
+    assert contact()["on_radio"]
+    # The radio has heard no advert of it.
+    browser.click('.details [data-contact="link"]')
+    browser.shows("it must be heard first", ".details")
+    browser.click('.details [data-contact="remove"]')
+    browser.click("dialog .button.danger")
+    browser.until("it to be removed", lambda: not contact()["on_radio"])
+    browser.click('.details [data-contact="add"]')
+    browser.until("it again", lambda: contact()["on_radio"])
+    browser.click('.details [data-contact="remove"]')
+    browser.click("dialog .button.danger")
+    browser.until("it to be removed", lambda: not contact()["on_radio"])
+    browser.go(f"{world.host.base}/nodes/{r1(world)['key']}")
+    browser.click('.details [data-contact="link"]')
+    browser.find(".details svg[role=img]")
+    browser.shows("meshcore://1", ".details")
+    browser.click('.details [data-contact="share"]')
+    browser.shows("Sent its advert", ".details")

@@ -19,6 +19,11 @@ import { styled } from "../shell/styled.js";
 import { facts } from "./details.js";
 import { tell, told } from "./marks.js";
 
+async function showLink() {
+  const { showOwnLink } = await import("./contact.js");
+  await showOwnLink();
+}
+
 export class View {
   #shell;
   #ends;
@@ -53,7 +58,8 @@ export class View {
       make("header", { class: "view-head" }, make("h1", { text: t("nav.gateway") }),
         make("div", { class: "row wrap" },
           make("button", { type: "button", class: "button", on: { click: (event) => this.#advert(event.currentTarget, false) } }, icon("antenna"), t("gateway.advert")),
-          make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: (event) => this.#advert(event.currentTarget, true) } }))),
+          make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: (event) => this.#advert(event.currentTarget, true) } }),
+          make("button", { type: "button", class: "button", text: t("contact.own"), data: { does: "link" }, on: { click: (event) => this.#do(event.currentTarget, showLink) } }))),
       this.alerts, this.cards, this.own, this.airtime, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.channels, this.settings);
     if (route.id !== "waiting") fill(shell.main, this.page);
     this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); this.#loadLetters(); }), live.on("journal", ({ kind }) => { if (kind === "alert" || kind === "power") this.#loadAlerts(); }), live.on("again", () => { for (const load of this.#wanting) { this.#wanting.delete(load); load(); } })];

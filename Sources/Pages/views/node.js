@@ -15,6 +15,7 @@ import { live } from "../stores/live.js";
 import { inTurn } from "../stores/turn.js";
 import { nodeName, nodes } from "../stores/nodes.js";
 import { to } from "../shell/route.js";
+import { contactActions } from "./contact.js";
 import { copyable, detailsHead, facts } from "./details.js";
 import { kindMark } from "../parts/kinds.js";
 import { tell } from "./marks.js";
@@ -47,6 +48,7 @@ export class NodeDetails {
     this.#isInChat = isInChat;
     this.top = make("div", {});
     this.paths = pathActions(key);
+    this.contact = contactActions(key);
     this.readings = make("section", { class: "readings", hidden: true });
     this.heard = make("section", { class: "readings", hidden: true });
     this.answers = make("div", { class: "answers" });
@@ -96,8 +98,9 @@ export class NodeDetails {
         [t("node.clock"), Math.abs(node.clock_offset_s ?? 0) >= 60 ? t(node.clock_offset_s < 0 ? "node.clock-behind" : "node.clock-ahead", { time: span(Math.abs(node.clock_offset_s)) }) : null],
         [t("fact.key"), copyable(node.key, t("fact.key"))],
       ]),
-      this.paths.element);
+      this.paths.element, this.contact.element);
     this.paths.show(node);
+    this.contact.show(node);
     this.#drawNotes(node);
     if (!this.#isAsked) {
       this.#isAsked = true;

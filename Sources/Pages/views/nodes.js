@@ -1,5 +1,6 @@
 // All nodes as a table, sorted and filtered as one types; one of them opened beside it.
 import { fill, icon, make, showTrouble } from "../parts/page.js";
+import { busy } from "../parts/held.js";
 import { distance, kilometres } from "../parts/distance.js";
 import { number, volts } from "../parts/numbers.js";
 import { when } from "../parts/times.js";
@@ -24,6 +25,11 @@ const COLUMNS = [
   { name: "distance", of: (node) => away(node) ?? 1e9, isFirstUp: true },
   { name: "battery", of: (node) => nodes.battery(node.key)?.mv ?? 0, isFirstUp: true },
 ];
+
+async function add() {
+  const { openAdding } = await import("./contact.js");
+  openAdding();
+}
 
 export class View {
   #shell;
@@ -67,7 +73,8 @@ export class View {
     this.scroller.append(this.table);
     this.list = new Windowed(this.scroller, { estimate: 48, role: "rowgroup", render: (item, index) => this.#row(item.node, index) });
     this.table.append(this.list.inside);
-    fill(this.#shell.main, make("header", { class: "view-head" }, make("h1", { text: t("nav.nodes") }), this.count),
+    fill(this.#shell.main, make("header", { class: "view-head" }, make("h1", { text: t("nav.nodes") }), this.count,
+      make("button", { type: "button", class: "button", text: t("contact.new"), data: { does: "add" }, on: { click: (event) => busy(event.currentTarget, add) } })),
       make("div", { class: "filters" }, make("div", { class: "list-search" }, icon("search"), this.field), this.chips), this.scroller);
   }
 
