@@ -159,3 +159,16 @@ def a_contact_is_removed_added_and_handed_on(world):
     browser.shows("meshcore://1", ".details")
     browser.click('.details [data-contact="share"]')
     browser.shows("Sent its advert", ".details")
+
+
+@test
+def somebody_who_never_wrote_is_found_by_name(world):
+    name, key = f"Larch {secrets.token_hex(3)}", secrets.token_hex(32)
+    world.gateway.ask("POST", "/v1/contacts/add", {"key": key, "name": name, "type": "chat"})
+    browser = world.open("/conversations")
+    browser.type("#list-search", name.lower())
+    browser.shows("Nodes to write to", ".list-found")
+    browser.find("#list-search").send_keys(Keys.ENTER)
+    browser.until("the chat", lambda: browser.path() == f"/conversations/node:{key[:12]}")
+    browser.until("its name", lambda: browser.text(".chat-head h1").strip() == name)
+    world.gateway.ask("POST", f"/v1/contacts/remove?contact={key}")

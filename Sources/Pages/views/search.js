@@ -1,15 +1,20 @@
-// Messages that hold words, newest first; further ones by a button.
-import { fill, make, say } from "../parts/page.js";
+// Messages that hold words, newest first; further ones by a button. Across all conversations also nodes to write to that are in none of them.
+import { fill, make, say, showTrouble } from "../parts/page.js";
+import { refill } from "../parts/held.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { allRows } from "../stores/api.js";
 import { conversations, shownName } from "../stores/conversations.js";
+import { gateway } from "../stores/gateway.js";
+import { nodeName, nodes } from "../stores/nodes.js";
 import { query } from "../stores/query.js";
 import { route, to } from "../shell/route.js";
 import { dayField, Narrow } from "./narrow.js";
 
 const PAGE = 30;
+/** Nodes that are listed; the view of nodes has all. */
+const MOST_NODES = 8;
 
 export class Search {
   #ending = new AbortController();
@@ -17,19 +22,21 @@ export class Search {
   #count = 0;
   #asked = null;
   #wait = 0;
-  #end;
+  #ends;
 
   /** `conversation`: only in this one, where `goTo(cursor)` shows a message. */
   constructor(conversation, goTo) {
     this.#narrow = new Narrow(conversation);
     this.list = make("ul", { class: "hits" });
     this.more = make("div", { class: "hits-more quiet" });
-    this.element = make("div", { class: "search" }, conversation ? dayField(conversation, goTo) : make("h2", { class: "list-title", text: t("search.messages") }), this.#narrow.element, this.list, this.more);
-    this.#end = route.subscribe(() => this.look(this.words));
+    this.nodes = make("div", {});
+    const above = conversation ? dayField(conversation, goTo) : [this.nodes, make("h2", { class: "list-title", text: t("search.messages") })];
+    this.element = make("div", { class: "search" }, above, this.#narrow.element, this.list, this.more);
+    this.#ends = [route.subscribe(() => this.look(this.words))];
   }
 
   close() {
-    this.#end();
+    for (const end of this.#ends) end();
     this.#narrow.close();
     clearTimeout(this.#wait);
     this.#ending.abort();
@@ -38,6 +45,7 @@ export class Search {
   /** For these words from now on, in what the address narrows it to. */
   look(words) {
     this.words = words;
+    if (!this.#narrow.conversation) this.#findNodes();
     this.#narrow.update();
     const { q, ...rest } = this.#narrow.asked;
     const values = { ...rest, q: [asTyped(words), q].filter(Boolean).join(" "), direction: "both", limit: PAGE };
@@ -54,6 +62,35 @@ export class Search {
     fill(this.more, t("search.looking"));
     // A moment later: what is typed on is not searched for.
     this.#wait = setTimeout(() => this.#page(values), 200);
+  }
+
+  #findNodes() {
+    if (this.#ends.length === 1) {
+      for (const store of [nodes, conversations]) this.#ends.push(store.subscribe(() => this.#drawNodes()));
+      nodes.need();
+    }
+    this.#drawNodes();
+  }
+
+  /** Companions and rooms; the list above has those that have written, or were written to. */
+  #drawNodes() {
+    if (this.words.length < 2) return fill(this.nodes);
+    const wanted = this.words.toLocaleLowerCase().split(/\s+/);
+    const isOther = (one) => ["chat", "room"].includes(one.type) && one.key !== gateway.identity?.key && !conversations.get(chatOf(one));
+    const isCalled = (name) => wanted.every((word) => name.includes(word));
+    const found = nodes.list.filter((one) => isOther(one) && isCalled(`${one.alias ?? ""}\n${one.name}`.toLocaleLowerCase()));
+    const sorted = found.sort((a, b) => (b.last_heard ?? 0) - (a.last_heard ?? 0)).slice(0, MOST_NODES);
+    const shown = sorted.map((one) => [one.key, nodeName(one), one.on_radio, nodes.digits(one)]);
+    const version = JSON.stringify([this.words, found.length, shown, nodes.isLoaded || nodes.trouble?.message]);
+    if (this.nodes.dataset.version === version && this.nodes.firstChild) return;
+    this.nodes.dataset.version = version;
+    const all = make("a", { class: "button", href: to("nodes", null, { find: this.words }), text: t("search.nodes-all", { count: found.length }) });
+    refill(this.nodes, sorted.length ? [make("h2", { class: "list-title", text: t("search.nodes") }),
+      make("ul", { class: "hits" }, sorted.map((one) => make("li", {}, make("a", { class: "hit", href: to("conversations", chatOf(one)) },
+        make("span", { class: "hit-head" }, named(nodeName(one)), make("span", { class: "quiet", text: nodes.digits(one) })),
+        make("span", { class: "hit-text quiet", text: t(`search.${one.type}`) + (one.on_radio ? "" : ` · ${t("list.off-radio")}`) }))))),
+      found.length > sorted.length ? make("p", { class: "hits-more" }, all) : null] : null);
+    showTrouble(this.nodes, nodes.isLoaded ? null : nodes.trouble, () => nodes.load());
   }
 
   async #page(values, before) {
@@ -85,6 +122,9 @@ export class Search {
       make("span", { class: "hit-text" }, around(row.text ?? "", this.words)));
   }
 }
+
+/** The conversation with a node. */
+function chatOf(node) { return `node:${node.key.slice(0, 12)}`; }
 
 /** The last word as the beginning of one, since it may be typed on. One of less than three letters the gateway looks for as it is. */
 export function asTyped(words) {
