@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Glibc
 import SQLite
 import TestSupport
 import Testing
@@ -90,6 +91,17 @@ import Testing
     #expect(second != nil)
     let onServer = try await ServingLock.take("postgresql:///hub")
     #expect(onServer == nil)
+  }
+
+  @Test func `a link and the file behind it are one file, also before it exists`() async throws {
+    let (location, link) = (scratch.location("one.db"), scratch.location("link.db"))
+    #expect(symlink("one.db", link) == 0)
+    let lock = try await ServingLock.take(link, attempts: 1)
+    await #expect(throws: ServingLock.Taken.self) { try await ServingLock.take(location, attempts: 1) }
+    withExtendedLifetime(lock) {}
+    let configuration = try HubConfiguration(
+      parsing: Array("database = \"\(link)\"".utf8), file: "hub.toml", for: .commands)
+    #expect(configuration.location == location)
   }
 
   @Test func `a lock at the opening passes by itself, also one of a recovery, and a bad disk does not`() {

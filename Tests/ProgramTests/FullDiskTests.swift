@@ -148,6 +148,19 @@ extension WholeProgramTests {
       #expect(try rig.meshpost("messages").lines.contains { $0.contains("before it went") })
     }
 
+    @Test func `a backup that is named through a link is restored with its log`() throws {
+      let rig = try gatewayWithMessage()
+      rig.gateway?.send(SIGKILL)
+      _ = try rig.gateway?.ended()
+      rig.scratch.makeFolder("kept")
+      for suffix in ["", "-wal"] {
+        try FileManager.default.copyItem(
+          atPath: rig.scratch.location("gw.db") + suffix, toPath: rig.scratch.location("kept/gw.db") + suffix)
+      }
+      #expect(symlink("kept/gw.db", rig.scratch.location("link")) == 0)
+      try restore(rig, from: rig.scratch.location("link"))
+    }
+
     @Test func `a database that is removed while the gateway runs is reported, and can still be saved`() throws {
       let rig = try gatewayWithMessage()
       #expect(try !rig.meshpost("alerts", "--open", "--json").lines.joined().contains("store_lost"))

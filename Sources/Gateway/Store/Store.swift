@@ -15,6 +15,7 @@ import UntrustedText
 /// Single-threaded. A second process cannot open the same store.
 public final class Store {
   public struct Settings: Sendable {
+    /// The database; behind a symbolic link, the link's target, because SQLite keeps the log beside that.
     public var location: String
     /// Maximum size of the database in bytes; beyond it writes fail with `StoreError.full`.
     public var maxSize: Int64
@@ -34,7 +35,7 @@ public final class Store {
       journalMaxAge: Int64 = 90 * 86400, messagesMax: Int64 = 500_000, nodesMax: Int64 = 5000, gatewayID: String? = nil,
       profile: StoreProfile = .durable
     ) {
-      self.location = location
+      self.location = DatabaseFile.behindLinks(location)
       self.maxSize = maxSize
       self.journalMaxSize = journalMaxSize
       self.journalMaxAge = journalMaxAge

@@ -3,6 +3,7 @@
 import Alerts
 import FoundationEssentials
 import Glibc
+import SQLite
 import ServiceManager
 import TOML
 import UntrustedText
@@ -93,6 +94,7 @@ public struct HubConfiguration: Sendable {
     if location.isEmpty || location.unicodeScalars.contains("://".unicodeScalars), !HubStore.isServer(location) {
       root.note("database", "expected the path of an SQLite file, or an address that begins with postgresql://")
     }
+    if !HubStore.isServer(location) { location = DatabaseFile.behindLinks(location) }
     password = Self.password(&root)
     passwordLocation = root.string("database_password_file").map { Credential.location($0, or: Self.credentials) }
     maxBody = Int(root.size("max_body", in: 1024...(64 << 20), default: 1 << 20))

@@ -27,6 +27,27 @@ public enum DatabaseFile {
     }
   }
 
+  /// As many symbolic links in a row as the system follows.
+  private static let mostLinks = 40
+
+  /// The file behind symbolic links, which may be missing: SQLite keeps the log there, not beside the link. A link of another user in a folder for all,
+  /// which the system follows for nobody, is returned as it is.
+  public static func behindLinks(_ location: String) -> String {
+    var facts = stat()
+    guard stat(location, &facts) == 0 || errno == ENOENT else { return location }
+    var name = location
+    for _ in 0..<mostLinks {
+      var buffer = [CChar](repeating: 0, count: 4096)
+      let count = readlink(name, &buffer, buffer.count)
+      guard count > 0 else { return name }
+      let target = String(decoding: buffer.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+      // By scalars: a name may begin with an accent.
+      let folder = name.unicodeScalars.lastIndex(of: "/").map { String(name[...$0]) } ?? ""
+      name = target.utf8.first == UInt8(ascii: "/") ? target : folder + target
+    }
+    return location
+  }
+
   private static func cannotOpen(_ file: String) -> SQLiteError {
     SQLiteError(code: SQLITE_CANTOPEN, message: "\(file): \(String(cString: strerror(errno)))")
   }

@@ -2,6 +2,7 @@
 
 import EventLoop
 import Glibc
+import SQLite
 import Store
 import Timing
 
@@ -9,7 +10,7 @@ import Timing
 extension Daemon {
   /// Replaces the store with a backup, which gets a new epoch. Returns the text for the operator.
   public static func restore(_ backup: String, _ configuration: GatewayConfiguration) throws(StartError) -> String {
-    let clocks = LinuxClocks()
+    let (backup, clocks) = (DatabaseFile.behindLinks(backup), LinuxClocks())
     do {
       let (lost, isEmptied) = (Store.lostTransactions(of: backup), Store.isLogEmptied(of: backup))
       let earlier = Store.unfinishedMove(configuration.store.location)

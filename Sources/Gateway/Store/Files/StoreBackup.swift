@@ -33,7 +33,7 @@ extension Store {
   /// Replaces the database, which must not be open, with a backup. Returns facts about the previous database; `nil` if
   /// there was none. The restored store gets a new epoch, because the previous database may have used the same numbers
   /// after the backup. Wherever this ends, the next start has the previous database or the restored one, as a whole.
-  /// `beforeMoving`: called once, when all is prepared and the files get other names.
+  /// `backup`: not a symbolic link, because its log is beside the file. `beforeMoving`: called once, when all is prepared and the files get other names.
   public static func restore(
     _ backup: String, settings: Settings, clocks: any Clocks, beforeMoving: () -> Void = {}
   ) throws(StoreError) -> Replaced? {

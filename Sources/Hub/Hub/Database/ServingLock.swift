@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Glibc
+import SQLite
 
 /// Keeps a second hub from serving from the same SQLite file, since neither would learn of what the other one queues: an flock on a file beside it. It
 /// ends with the process, however that ends. Other commands need none, and neither does `consume`.
@@ -21,7 +22,7 @@ public final class ServingLock: Sendable {
   /// or can have none.
   public static func take(_ location: String, attempts: Int = 20) async throws -> ServingLock? {
     guard !HubStore.isServer(location) else { return nil }
-    let file = real(location) + ".lock"
+    let file = DatabaseFile.behindLinks(location) + ".lock"
     // A link in its place would make this program write to another file.
     let opened = open(file, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600)
     guard opened >= 0 else {
@@ -49,13 +50,6 @@ public final class ServingLock: Sendable {
     // The text is only for the other process's error message: if the disk is too full for it, that does not matter.
     if ftruncate(opened, 0) == 0 { _ = pwrite(opened, owner, owner.count, 0) }
     return lock
-  }
-
-  /// The file's own name: SQLite follows links, too.
-  private static func real(_ location: String) -> String {
-    guard let found = realpath(location, nil) else { return location }
-    defer { free(found) }
-    return String(cString: found)
   }
 
   private var taken: Taken {
