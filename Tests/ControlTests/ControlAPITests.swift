@@ -367,6 +367,26 @@ import Transport
     #expect(isOver && rows > 990, "\(rows) rows; some are cut in two by a read")
   }
 
+  @Test(arguments: ["", "-wal", ".mark", ".lock", ".id"])
+  func `a backup that would replace a file of the running gateway is refused, by whatever name`(_ suffix: String) throws
+  {
+    let fixture = try Fixture()
+    let (file, other) = (fixture.store.location + suffix, fixture.scratch.location("link"))
+    #expect(symlink(file, other) == 0)
+    func request(_ replaced: String) throws -> String {
+      var facts = stat()
+      let isThere = stat(replaced, &facts) == 0
+      try #require(isThere)
+      return "GET /v1/backup?replaces=\(facts.st_dev):\(facts.st_ino)"
+    }
+    let refused = try fixture.answer(request(other))
+    #expect(refused.contains(" 400 ") && refused.contains("a file that the running gateway uses"), "\(refused)")
+    let earlier = fixture.scratch.write("earlier", "a backup")
+    let client = try fixture.client(request(earlier))
+    let isMade = client.read(until: "SQLite format 3")
+    #expect(isMade)
+  }
+
   @Test func `a thousand requests whose client disconnected leave nothing behind`() throws {
     let fixture = try Fixture()
     let loop = fixture.loop

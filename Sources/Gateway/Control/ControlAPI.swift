@@ -213,7 +213,7 @@ public final class ControlAPI {
     case .doctor: try await doctor.show()
     case .bluetoothDoctor: try await doctor.showBluetooth()
     case .report: try await doctor.report()
-    case .backup: try await backup.make(reply)
+    case .backup: try await backup.make(request, reply)
     }
   }
 

@@ -214,7 +214,10 @@ struct BackupCommand: ParsableCommand {
   func run() throws {
     let output = try OutputFile(file, isSecret: true, replaces: force)
     var count: Int64 = 0
-    try ControlClient(connection).pieces("/v1/backup") { piece in
+    var (target, facts) = ("/v1/backup", stat())
+    // The gateway refuses to have its own files replaced. Another machine's are others.
+    if connection.isHere, stat(file, &facts) == 0 { target += "?replaces=\(facts.st_dev):\(facts.st_ino)" }
+    try ControlClient(connection).pieces(target) { piece in
       count += Int64(piece.count)
       try output.write(piece)
     }

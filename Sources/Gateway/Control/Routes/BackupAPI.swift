@@ -21,7 +21,8 @@ final class BackupAPI {
   private var store: Store { dependencies.store }
   private var location: String { store.location + ".backup" }
 
-  func make(_ reply: Reply) async throws -> Answer {
+  func make(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
+    try checkReplaced(request)
     guard !isMaking else { throw Refusal.full("a backup is already in progress") }
     isMaking = true
     defer { isMaking = false }
@@ -33,6 +34,22 @@ final class BackupAPI {
       case .wouldBlock: ([], false)
       case .failed(let error): throw error
       }
+    }
+  }
+
+  /// What the names of this gateway's files have after that of its database.
+  private static let ownSuffixes = [
+    "", "-wal", "-shm", ".lock", ".id", ".mark", ".held", ".moving", ".configuration", ".credentials", ".web",
+  ]
+
+  /// Throws if the file that the client will replace is one of this gateway's own, by whatever name: an open database whose log is another file loses
+  /// all that is new when the gateway is killed.
+  private func checkReplaced(_ request: HTTPRequest) throws(Refusal) {
+    guard let replaced = request.query["replaces"] else { return }
+    for file in Self.ownSuffixes.map({ store.location + $0 }) + [dependencies.configurationFile] {
+      var facts = stat()
+      guard stat(file, &facts) == 0, replaced == "\(facts.st_dev):\(facts.st_ino)" else { continue }
+      throw .invalid("\(file) is a file that the running gateway uses: name another one for the backup")
     }
   }
 
