@@ -387,6 +387,14 @@ import Transport
     #expect(isMade)
   }
 
+  @Test func `a backup that is kept beside the database stays when another is made`() throws {
+    let fixture = try Fixture()
+    let kept = fixture.scratch.write("gw.db.backup", "an earlier one")
+    let client = try fixture.client("GET /v1/backup")
+    let isMade = client.read(until: "SQLite format 3")
+    #expect(isMade && access(kept, F_OK) == 0)
+  }
+
   @Test func `a thousand requests whose client disconnected leave nothing behind`() throws {
     let fixture = try Fixture()
     let loop = fixture.loop
@@ -415,7 +423,7 @@ import Transport
     #expect(isOver, "\(loop.taskCount) tasks, \(loop.watchCount) watched, before \(watches)")
     #expect(fixture.taps.count == 0 && fixture.api.followers == 0)
     #expect(loop.waitingTimers <= timers, "\(loop.waitingTimers) timers, before \(timers)")
-    #expect(access(fixture.store.location + ".backup", F_OK) != 0)
+    #expect(access(fixture.store.location + ".copying", F_OK) != 0)
     fixture.api.stop()
     #expect(turn(loop) { loop.taskCount == 0 }, "a request is still running: it is a child of the listener")
   }

@@ -19,7 +19,8 @@ final class BackupAPI {
   init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
 
   private var store: Store { dependencies.store }
-  private var location: String { store.location + ".backup" }
+  /// No name that somebody would give to a backup: what is there is deleted.
+  private var location: String { store.location + ".copying" }
 
   func make(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     try checkReplaced(request)
