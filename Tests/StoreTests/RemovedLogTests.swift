@@ -337,6 +337,18 @@ import Testing
     #expect(!Store.isLogEmptied(of: replaced.location), "it may be restored, too")
   }
 
+  @Test func `while a backup without a log is read, nothing is beside it that a kill would leave`() throws {
+    let (shop, card) = (try Shop(in: Scratch(inMemory: true)), Scratch(inMemory: true))
+    try shop.append(3)
+    try shop.store.checkpoint()
+    let backup = card.location("backup")
+    try FileManager.default.copyItem(atPath: shop.scratch.location("gw.db"), toPath: backup)
+    let database = try Store.openToRead(backup)
+    #expect(try database.meta("epoch")?.text == shop.store.epoch)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: card.folder.path()) == ["backup"])
+    withExtendedLifetime(database) {}
+  }
+
   @Test func `a database that replaces a damaged one is marked with its log`() throws {
     let (shop, card) = (try Shop(in: Scratch(inMemory: true)), Scratch(inMemory: true))
     try shop.append(3)

@@ -114,6 +114,13 @@ extension Store {
     StoreFiles.number(of: backup + "-wal") != nil && StoreFiles.lacksTransactions(backup)
   }
 
+  /// Opens a database that nobody writes. One without a log is read as a file alone: for a reader, too, SQLite makes an empty log beside it, and after a
+  /// kill that would look like one that somebody has emptied.
+  static func openToRead(_ location: String) throws(SQLiteError) -> Database {
+    let hasLog = StoreFiles.number(of: location + "-wal") != nil
+    return try hasLog ? Database(location: location, readOnly: true) : Database(unwritten: location)
+  }
+
   /// Events of the replaced database that an upstream does not get any more, because they are not in `backup`, and whose
   /// backup it is.
   private static func compare(
@@ -121,10 +128,8 @@ extension Store {
   ) -> (unsent: [(upstream: String, events: Int64)]?, otherGateway: String?) {
     // SQLite deletes the log of an empty database, even if it may only read.
     guard StoreFiles.logTrouble(location) != .databaseIsGone else { return (nil, nil) }
-    let hadLog = StoreFiles.number(of: location + "-wal") != nil
-    defer { if !hadLog { StoreFiles.removeReadersLog(location) } }
     do throws(SQLiteError) {
-      let previous = try Database(location: location, readOnly: true)
+      let previous = try openToRead(location)
       try previous.run("ATTACH ? AS backup", .text(backup))
       let other = try otherGateway(previous)
       // Another gateway may have heard the same messages, under the same numbers: they are its own events.
@@ -223,10 +228,8 @@ extension Store {
     guard StoreFiles.logTrouble(backup) != .databaseIsGone else {
       throw .misplaced("\(backup) is not a valid backup: it is empty, and its log (-wal) is no database by itself")
     }
-    let hadLog = StoreFiles.number(of: backup + "-wal") != nil
-    defer { if !hadLog { StoreFiles.removeReadersLog(backup) } }
     do throws(SQLiteError) {
-      let database = try Database(location: backup, readOnly: true)
+      let database = try openToRead(backup)
       // Bytes after the end of the database do not belong to it, and may be more than the disk has room for.
       let own =
         (try database.value("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")?.integer) ?? 0

@@ -25,13 +25,6 @@ enum StoreFiles {
     (size(location + "-wal") ?? 0) < WriteAheadLog.leastSize
   }
 
-  /// Removes the empty log, and its index, that SQLite leaves beside a database that had no log and was only read: it would look like a log that
-  /// somebody has emptied.
-  static func removeReadersLog(_ location: String) {
-    guard lacksTransactions(location) else { return }
-    for suffix in ["-wal", "-shm"] { unlink(location + suffix) }
-  }
-
   /// Identifies a file, even if another one has taken its name.
   struct Number: Equatable {
     let device: dev_t
