@@ -92,7 +92,8 @@ import Testing
         #expect(FileManager.default.fileExists(atPath: loss.saved ?? ""), "\(name): \(loss)")
       }
     }
-    #expect(!FileManager.default.fileExists(atPath: image.location("gw.db.moving")), "\(name)")
+    let left = try FileManager.default.contentsOfDirectory(atPath: image.folder.path())
+    #expect(left.filter { $0.contains("moving") || $0.contains("restoring") } == [], "\(name)")
     return (undone, isOld)
   }
 

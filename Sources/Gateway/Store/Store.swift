@@ -128,6 +128,8 @@ public final class Store {
     lock = try StoreLock(location: settings.location)
     // Before anything looks at the files: they may have other names.
     earlierMove = try MoveNote.settle(settings.location)
+    // A restoration that was cut off before its note has left them.
+    MoveNote.removeParts(settings.location)
     reserved = ReservedFile(settings.location + ".held")
     provenance = try StoreProvenance(beforeOpening: settings.location, clocks)
     if case .undone(let words) = earlierMove { provenance.undoneMove = words }

@@ -52,6 +52,15 @@ struct MoveNote: Equatable {
 
   /// Where a backup is prepared.
   static func part(_ database: String) -> String { database + ".restoring" }
+  /// An empty database beside that, to compare it with.
+  static func fresh(_ database: String) -> String { part(database) + ".new" }
+
+  /// Removes a backup that was prepared, and does not take the database's place: it has all the secrets of one.
+  static func removeParts(_ database: String) {
+    for name in [part(database), fresh(database)] {
+      for suffix in ["", "-wal", "-shm", "-journal"] { unlink(name + suffix) }
+    }
+  }
 
   /// `nil`: there is none, or it is none of this program.
   static func read(_ database: String) throws(StoreError) -> MoveNote? {
@@ -105,9 +114,7 @@ struct MoveNote: Equatable {
       try rename(target, to: database, ["", "-wal"])
     }
     remove(database)
-    if note.restored != nil {
-      for suffix in ["", "-wal", "-shm"] { unlink(part(database) + suffix) }
-    }
+    if note.restored != nil { removeParts(database) }
     return .undone(words: words)
   }
 

@@ -45,14 +45,14 @@ extension Store {
     let epoch = try check(backup)
     let part = MoveNote.part(settings.location)
     // SQLite would read the log of an attempt that was cut off into this copy.
-    for suffix in ["-wal", "-shm"] { unlink(part + suffix) }
+    MoveNote.removeParts(settings.location)
     do throws(StoreError) {
       try StoreFiles.copy(backup, to: part)
       // A database that was set aside after a kill has its newest data in its log alone. The check above has read both.
       if StoreFiles.number(of: backup + "-wal") != nil { try StoreFiles.copy(backup + "-wal", to: part + "-wal") }
     } catch {
       // The gateway may need the room.
-      unlink(part)
+      MoveNote.removeParts(settings.location)
       throw error
     }
     try prove(part, of: backup, settings)
@@ -188,15 +188,13 @@ extension Store {
   /// Opens and upgrades the copy as the store will, and checks its tables and columns, before the working database is
   /// moved away.
   private static func prove(_ part: String, of backup: String, _ settings: Settings) throws(StoreError) {
-    let fresh = part + ".new"
-    func remove(_ location: String) { for suffix in ["", "-wal", "-shm"] { unlink(location + suffix) } }
-    remove(fresh)
-    defer { remove(fresh) }
+    let fresh = MoveNote.fresh(settings.location)
+    defer { for suffix in ["", "-wal", "-shm"] { unlink(fresh + suffix) } }
     do throws(StoreError) {
       let lacking = try columns(fresh, settings).subtracting(columns(part, settings))
       if let first = lacking.min() { throw .misplaced("it has no \(first)") }
     } catch {
-      remove(part)
+      MoveNote.removeParts(settings.location)
       throw .misplaced("\(backup) cannot be restored: \(error)")
     }
   }
@@ -278,7 +276,7 @@ extension Store {
       // `try?`: otherwise the next attempt, or the next start, undoes it.
       let isSettled = (try? MoveNote.settle(location)) != nil
       // The gateway may need the room, perhaps because the disk had none left for the note.
-      if restored != nil, isSettled { for suffix in ["", "-wal", "-shm"] { unlink(MoveNote.part(location) + suffix) } }
+      if restored != nil, isSettled { MoveNote.removeParts(location) }
       throw error
     }
     if restored == nil { MoveNote.remove(location) }
