@@ -86,6 +86,21 @@ extension WholeProgramTests {
       #expect(try network.command(["web", "password"], input: "short").code == EX_USAGE)
     }
 
+    @Test func `a file of sessions that others can read is not used, and status and doctor say so`() throws {
+      let network = try Network()
+      try network.setPassword("correct horse")
+      let file = network.rig.scratch.location("gw.db.web")
+      #expect(chmod(file, 0o644) == 0)
+      try network.restart()
+      #expect(network.browser.signIn(with: "correct horse")?.status == 503)
+      let error = try network.web?["error"]?.string ?? ""
+      #expect(error.contains("gw.db.web can be read by others"), "\(error)")
+      let doctor = try network.command(["doctor"]).lines
+      #expect(doctor.contains { $0.contains("gw.db.web can be read by others") }, "\(doctor)")
+      try network.setPassword("another horse")
+      #expect(network.browser.signIn(with: "another horse")?.status == 200)
+    }
+
     @Test func `a live stream ends with its session, and messages go both ways`() throws {
       let network = try Network()
       let (browser, rig) = (network.browser, network.rig)

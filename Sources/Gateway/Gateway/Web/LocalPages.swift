@@ -84,7 +84,7 @@ final class LocalPages {
     } catch {
       throw Trouble(message: "\(error)")
     }
-    let kept = readSecrets()
+    let (kept, reason) = readSecrets()
     hash = kept.hash
     web = WebServer(
       files: files, guardian: WebGuard(names: settings.names + Self.ownNames), access: self,
@@ -95,8 +95,8 @@ final class LocalPages {
     }
     web?.tiles = settings.tiles
     self.server = server
-    trouble = hash == nil ? Self.noPassword : nil
-    log.notice("pages: at http://\(settings.address)\(hash == nil ? "; \(Self.noPassword)" : "")")
+    trouble = reason
+    log.notice("pages: at http://\(settings.address)\(reason.map { "; \($0)" } ?? "")")
   }
 
   private static let noPassword = "nobody can sign in: set a password with `meshpost web password`"
@@ -111,12 +111,14 @@ final class LocalPages {
 
   // MARK: Stored secrets
 
-  private func readSecrets() -> WebSecrets.Contents {
+  /// `trouble`: why nobody can sign in.
+  private func readSecrets() -> (kept: WebSecrets.Contents, trouble: String?) {
     do throws(WebSecrets.Failure) {
-      return try secrets.read()
+      let kept = try secrets.read()
+      return (kept, kept.hash == nil ? Self.noPassword : nil)
     } catch {
-      log.error("pages: \(error): nobody can sign in")
-      return WebSecrets.Contents()
+      log.error("pages: \(error)")
+      return (WebSecrets.Contents(), "nobody can sign in: \(error)")
     }
   }
 

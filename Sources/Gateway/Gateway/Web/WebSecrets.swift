@@ -35,7 +35,10 @@ struct WebSecrets {
     defer { close(descriptor) }
     var facts = stat()
     guard fstat(descriptor, &facts) == 0, facts.st_mode & 0o077 == 0 else {
-      throw Failure(description: "\(location) can be read by others: chmod 600 it")
+      throw Failure(
+        description:
+          "\(location) can be read by others, who may know the password's hash: set the password again with `meshpost web password`"
+      )
     }
     var bytes: [UInt8] = []
     while case .bytes(let more) = Descriptor.read(descriptor), bytes.count < Self.largest { bytes += more }
