@@ -101,6 +101,33 @@ import VirtualRadio
     pair.radio.received(Command.removeContact(key).encode())
     reconnect(pair)
     #expect(!isOnRadio(pair))
+    pair.pass(10)
+    pair.radio.reboot()
+    reconnect(pair)
+    #expect(!isOnRadio(pair), "nor after a restart")
+  }
+
+  @Test func `what somebody else adds while the radio runs on is not removed again`() throws {
+    let pair = try synced()
+    tell(pair, .addUpdateContact(birch))
+    pair.pass(120)
+    tell(pair, .removeContact(key))
+    pair.radio.received(Command.addUpdateContact(birch).encode())
+    reconnect(pair)
+    #expect(isOnRadio(pair))
+    pair.pass(10)
+    pair.radio.reboot()
+    reconnect(pair)
+    #expect(isOnRadio(pair), "nor after a restart")
+  }
+
+  @Test func `a change that the radio has after the link came back is put back when its power is lost then`() throws {
+    let pair = try synced()
+    tell(pair, .addUpdateContact(birch))
+    reconnect(pair)
+    pair.radio.reboot()
+    reconnect(pair)
+    #expect(isOnRadio(pair))
   }
 
   @Test func `a contact that is removed when the radio has lost it already is not put back`() throws {
@@ -146,6 +173,26 @@ import VirtualRadio
     #expect(try pair.store.contactChanges(on: radio).isEmpty, "the run after it has nothing to put back")
   }
 
+  @Test(arguments: [(20.0, true), (90, false)])
+  func `the next run puts a change back only on a radio that was started within a minute after it`(
+    _ seconds: Double, _ isBack: Bool
+  ) throws {
+    let scratch = Scratch(), machine = InventedMachine()
+    do {
+      let pair = try Pair(on: machine, in: scratch)
+      pair.sync()
+      tell(pair, .addUpdateContact(birch))
+      pair.pass(2)
+      pair.store.settle()
+    }
+    // Somebody has removed it meanwhile, or the radio has lost it.
+    let pair = try Pair(on: machine, in: scratch)
+    pair.pass(seconds)
+    pair.radio.reboot()
+    pair.sync()
+    #expect(isOnRadio(pair) == isBack)
+  }
+
   // MARK: Without a radio
 
   @Test func `only a change of the last minute before the end of the link is doubtful`() {
@@ -172,12 +219,37 @@ import VirtualRadio
     #expect(changes.outdated(at: start + .seconds(86_410)) == [key])
   }
 
-  @Test(arguments: [(-900, true), (-60, false), (5, false)])
-  func `a radio that ran on while the machine was off has its changes`(_ start: Double, _ ranOn: Bool) {
+  @Test(arguments: [(-900.0, true, false), (-60, false, false), (5, false, false), (61, false, true)])
+  func `a change from before the machine's start counts if the radio was started together with the machine`(
+    _ seconds: Double, _ ranOn: Bool, _ isWritten: Bool
+  ) {
     var changes = ContactChanges()
     changes.attached(to: key, kept: [(.addUpdateContact(birch), nil)])
-    let running = changes.runs(since: MonotonicTime(seconds: start))
-    #expect(running.keys.contains(key) == ranOn && changes.doubtful.isEmpty == ranOn)
+    let start = MonotonicTime(seconds: seconds)
+    #expect(changes.doubtful[key]?.isNewer(than: start) == ranOn)
+    #expect(changes.written(before: start).isEmpty != isWritten)
+  }
+
+  @Test func `a change of this run counts however long the radio was without power`() {
+    var changes = ContactChanges()
+    changes.attached(to: key, kept: [])
+    let start = MonotonicTime(seconds: 1000)
+    changes.confirmed(.addUpdateContact(birch), at: start)
+    changes.lost(at: start + .seconds(3))
+    #expect(changes.written(before: start + .seconds(3600)).isEmpty)
+    #expect(changes.doubtful[key]?.isNewer(than: start + .seconds(3600)) == false)
+  }
+
+  @Test func `a path that was reset needs no whole list if the radio ran on`() {
+    var changes = ContactChanges()
+    changes.attached(to: key, kept: [])
+    let start = MonotonicTime(seconds: 1000)
+    changes.confirmed(.resetPath(key), at: start + .seconds(1))
+    changes.lost(at: start + .seconds(3))
+    #expect(!changes.needWholeList(since: start) && changes.needWholeList(since: start + .seconds(9)))
+    #expect(changes.needWholeList(since: nil))
+    let confirmed = changes.remains(key)
+    #expect(confirmed == start + .seconds(1) && changes.doubtful.isEmpty)
   }
 
   @Test func `a right to run commands and an older path are not put back`() {

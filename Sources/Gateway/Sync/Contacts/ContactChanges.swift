@@ -21,6 +21,14 @@ struct ContactChanges {
     var hasNewerPath = false
     /// The store has this change, or one before it.
     var isStored = false
+    /// Of an earlier run: nobody has watched the radio meanwhile.
+    var isOfEarlierRun = false
+
+    /// Whether the radio, which started then at the latest, has been running since the change. It has the change then, and what is different now,
+    /// somebody else has changed. One of another boot counts if the radio ran on while this machine was off. `nil`: nobody knows its start.
+    func isNewer(than start: MonotonicTime?) -> Bool {
+      start.map { (at ?? ContactChanges.beforeBoot) > $0 } ?? false
+    }
   }
 
   /// A change that is this old is on the radio's flash: each further change puts the write off.
@@ -32,6 +40,8 @@ struct ContactChanges {
   private static let longestAbsence: Duration = .seconds(86_400)
   /// A radio that was started before this, ten minutes before this machine, did not get its power together with it.
   private static let beforeBoot = MonotonicTime(seconds: -600)
+  /// This machine's start.
+  private static let boot = MonotonicTime(seconds: 0)
   /// So often within an hour changes are put back: a radio that starts over and over must not wear out its flash.
   private static let (mostRounds, roundsWithin): (Int, Duration) = (12, .seconds(3600))
 
@@ -46,7 +56,8 @@ struct ContactChanges {
   mutating func attached(to radio: PublicKey, kept: [(command: Command, at: MonotonicTime?)]) {
     (self.radio, recent, doubtful, rounds) = (radio, [:], [:], [])
     for (command, at) in kept {
-      if let (key, wish) = Self.wish(of: command) { doubtful[key] = Entry(wish: wish, at: at, isStored: true) }
+      guard let (key, wish) = Self.wish(of: command) else { continue }
+      doubtful[key] = Entry(wish: wish, at: at, isStored: true, isOfEarlierRun: true)
     }
   }
 
@@ -129,18 +140,24 @@ struct ContactChanges {
     doubtful.filter { $0.value.at.map { at in now - at > Self.longestAbsence } ?? false }.map(\.key)
   }
 
-  /// The radio has been running since: it has what it confirmed later, and what is different now, somebody else has changed. Returns these changes. One
-  /// of another boot counts as confirmed later if the radio ran on while this machine was off.
-  mutating func runs(since start: MonotonicTime) -> [PublicKey: MonotonicTime] {
-    var running: [PublicKey: MonotonicTime] = [:]
-    for (key, entry) in doubtful {
-      let at = entry.at ?? Self.beforeBoot
-      guard at > start else { continue }
-      running[key] = at
-      (recent[key], doubtful[key]) = (entry, nil)
-      recent[key]?.at = at
-    }
-    return running
+  /// Doubtful changes of an earlier run that the radio, started then at the latest, most likely had on its flash when it was switched off: what is
+  /// different now, somebody has changed while no gateway was there.
+  func written(before start: MonotonicTime) -> [PublicKey] {
+    doubtful.filter { $0.value.isOfEarlierRun && start - ($0.value.at ?? Self.boot) > Self.lasting }.map(\.key)
+  }
+
+  /// Whether only a whole list shows what became of the doubtful changes: a list of changes lacks who was removed. `start`: the radio's last one.
+  func needWholeList(since start: MonotonicTime?) -> Bool {
+    doubtful.values.contains { $0.wish != .floods || !$0.isNewer(than: start) }
+  }
+
+  /// The radio has been running since the change, and has it. Returns when it was confirmed: until it is on the flash, the radio may lose it.
+  mutating func remains(_ key: PublicKey) -> MonotonicTime? {
+    guard var entry = doubtful[key] else { return nil }
+    let at = entry.at ?? Self.beforeBoot
+    (entry.at, entry.isOfEarlierRun) = (at, false)
+    (recent[key], doubtful[key]) = (entry, nil)
+    return at
   }
 
   /// Whether changes may be put back now; counts them if so.

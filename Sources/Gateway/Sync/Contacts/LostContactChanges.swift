@@ -74,10 +74,10 @@ extension Synchronizer {
     for key in contacts.changes.outdated(at: loop.now) { settleChange(of: key) }
     guard !contacts.changes.doubtful.isEmpty else { return }
     _ = try await whenRadioStarted()
-    if let radio = contacts.changes.radio, let start = radioClock.started {
-      for (key, at) in contacts.changes.runs(since: start) { forgetLater(key, at: at, on: radio) }
+    if let start = radioClock.started {
+      for key in contacts.changes.written(before: start) { settleChange(of: key) }
     }
-    if !contacts.changes.doubtful.isEmpty { contacts.doubt() }
+    if contacts.changes.needWholeList(since: radioClock.started) { contacts.doubt() }
   }
 
   /// After a complete contact list: compares it with the doubtful changes, puts back what the radio lacks, and says so.
@@ -89,6 +89,10 @@ extension Synchronizer {
       guard let entry = contacts.changes.doubtful[key], !connection.changes(key) else { continue }
       let stored = try store.contact(key)
       let present = stored.flatMap { $0.onRadio ? $0.contact : nil }
+      if entry.isNewer(than: radioClock.started) {
+        compare(key, entry, present)
+        continue
+      }
       let name = Self.name(of: key, entry, stored?.contact)
       if entry.lacksRight(present) { report.withoutRight.append(name) }
       guard let command = withTime(entry.command(of: key, present)) else {
@@ -114,6 +118,14 @@ extension Synchronizer {
       default: throw SyncFailure("a lost change of a contact could not be put back (\(Self.words(outcome)))")
       }
     }
+  }
+
+  /// The radio ran on: a change that it does not have any more, somebody else has undone, and that counts.
+  private func compare(_ key: PublicKey, _ entry: ContactChanges.Entry, _ present: Contact?) {
+    guard let radio = contacts.changes.radio, entry.command(of: key, present) == nil, !entry.lacksRight(present),
+      let at = contacts.changes.remains(key)
+    else { return settleChange(of: key) }
+    forgetLater(key, at: at, on: radio)
   }
 
   private func withTime(_ command: Command?) -> Command? {
