@@ -133,4 +133,18 @@ import Testing
     try shop.store.commitNow()
     #expect(try shop.store.isEvicted(key(1)) && !shop.store.isEvicted(key(2)))
   }
+
+  @Test func `of the contacts that a list lacks, those count as overwritten that the radio has lost`() throws {
+    let shop = try Shop()
+    for number in 1...3 { add(shop, UInt8(number), daysAgo: 1) }
+    var lost: [String] = []
+    shop.store.write { store throws(SQLiteError) in
+      lost = try store.removeContacts(notIn: [key(3)], at: Shop.moment) { $0 == key(1) }
+    }
+    try shop.store.commitNow()
+    #expect(lost == ["n1"])
+    #expect(try shop.store.isEvicted(key(1)) && !shop.store.isEvicted(key(2)))
+    #expect(try shop.store.contact(key(3))?.onRadio == true)
+    #expect(try shop.seqs().count == 2)
+  }
 }

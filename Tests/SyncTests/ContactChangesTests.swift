@@ -132,7 +132,9 @@ import VirtualRadio
 
   @Test func `a contact that is removed when the radio has lost it already is not put back`() throws {
     let pair = try synced()
+    pair.pass(10)
     tell(pair, .addUpdateContact(birch))
+    pair.synchronizer.keepChanged(birch)
     pair.radio.reboot()
     guard case .failed(.refused(let error))? = tell(pair, .removeContact(key)) else {
       Issue.record("the radio still has it")
@@ -141,6 +143,7 @@ import VirtualRadio
     #expect(error == .notFound)
     reconnect(pair)
     #expect(!isOnRadio(pair))
+    #expect(try !pair.store.isEvicted(key), "nor for a message")
   }
 
   @Test func `a contact that the radio refuses comes back for a message`() throws {
@@ -191,6 +194,21 @@ import VirtualRadio
     pair.radio.reboot()
     pair.sync()
     #expect(isOnRadio(pair) == isBack)
+  }
+
+  @Test(arguments: [true, false])
+  func `a contact that the radio added and lost by itself comes back for a message, one that was removed does not`(
+    _ isLost: Bool
+  ) throws {
+    let pair = try synced()
+    pair.pass(10)
+    pair.radio.received(Command.addUpdateContact(birch).encode())
+    pair.synchronizer.refresh(key)
+    pair.run(until: { pair.store.ifReadable({ try pair.store.contact(key) })?.onRadio == true }, "known")
+    if isLost { pair.radio.reboot() } else { pair.radio.received(Command.removeContact(key).encode()) }
+    reconnect(pair)
+    #expect(try pair.store.contact(key)?.onRadio == false)
+    #expect(try pair.store.isEvicted(key) == isLost)
   }
 
   // MARK: Without a radio

@@ -15,7 +15,8 @@ extension Synchronizer {
       let doubts = contacts.doubts
       let stored = try store.contactWatermark()
       let known = contacts.areDoubted ? nil : stored
-      let started = known?.radio == radio ? try await whenRadioStarted() : nil
+      let started = stored?.radio == radio ? try await whenRadioStarted() : nil
+      let wasRestarted = stored.map { $0.radio == radio && hasRestarted(since: $0.fullAt) } ?? false
       let list = ContactList(
         ContactSync(
           known: known, radio: radio, radioClock: radioClock.lastRead, started: started, now: clock.milliseconds,
@@ -28,7 +29,7 @@ extension Synchronizer {
       try Task.checkCancellation()
       contacts.endList()
       // A doubt that came meanwhile causes another list; one that a list could not settle stays for a later one.
-      if try await accept(list.sync, outcome, from: radio, doubts), contacts.doubts == doubts {
+      if try await accept(list.sync, outcome, from: radio, doubts, wasRestarted), contacts.doubts == doubts {
         contacts.listed(at: loop.now)
         // An incomplete list does not show what the radio lacks.
         if !contacts.areDoubted { try await putBackContactChanges() }
@@ -55,6 +56,17 @@ extension Synchronizer {
     default: return nil
     }
   }
+
+  /// Whether the radio says that it was started after the last list; before this run's first one, after the last whole list, in milliseconds since 1970.
+  private func hasRestarted(since fullAt: Int64) -> Bool {
+    guard let latest = radioClock.started else { return false }
+    let uptime = loop.now - latest + Self.inexactStart
+    if let listedAt = contacts.listedAt { return loop.now - listedAt > uptime }
+    return clock.milliseconds - Int64(uptime.inSeconds * 1000) > fullAt
+  }
+
+  /// The radio tells its uptime in whole seconds, and its answer takes its time.
+  private static let inexactStart: Duration = .seconds(2)
 
   /// GET_STATS came with protocol version 8 (docs/protocol/companion.md § 11).
   public static let firstWithStats: UInt8 = 8
@@ -118,9 +130,9 @@ extension Synchronizer {
 
   // MARK: The end of a list
 
-  /// Stores the end of the list. Returns false if a full list is needed. `doubts`: those before the list.
+  /// Stores the end of the list. Returns false if a full list is needed. `doubts`: those before the list. `wasRestarted`: the radio, since the list before.
   private func accept(
-    _ sync: ContactSync, _ outcome: RadioSession.Outcome, from radio: PublicKey, _ doubts: Int
+    _ sync: ContactSync, _ outcome: RadioSession.Outcome, from radio: PublicKey, _ doubts: Int, _ wasRestarted: Bool
   ) async throws -> Bool {
     guard case .contacts(let total, let received, let lastModified) = outcome else {
       throw SyncFailure("the contact list ended early (\(Self.words(outcome)))")
@@ -133,22 +145,30 @@ extension Synchronizer {
     case .again: return false
     case .giveUp(let watermark):
       log.warning("the contact list was incomplete \(ContactSync.maxTries) times; continuing with what was received")
-      try await keep(watermark, of: radio, isFull: false, removing: nil)
+      try await keep(watermark, of: radio, isFull: false, removing: nil, wasRestarted)
     case .complete(let watermark, let removeMissing):
-      try await keep(watermark, of: radio, isFull: sync.kind == .full, removing: removeMissing ? sync.seen : nil)
+      try await keep(
+        watermark, of: radio, isFull: sync.kind == .full, removing: removeMissing ? sync.seen : nil, wasRestarted)
       if sync.kind == .full { contacts.settled(doubts) }
     }
     return true
   }
 
   private func keep(
-    _ watermark: UInt32, of radio: PublicKey, isFull: Bool, removing seen: Set<PublicKey>?
+    _ watermark: UInt32, of radio: PublicKey, isFull: Bool, removing seen: Set<PublicKey>?, _ wasRestarted: Bool
   ) async throws {
     let moment = now
+    var lost: [String] = []
     try await store.save { store throws(SQLiteError) in
-      if let seen { try store.removeContacts(notIn: seen, at: moment) }
+      if let seen {
+        // Open changes are put back, and told, by themselves.
+        lost = try store.removeContacts(notIn: seen, at: moment) { wasRestarted && !contacts.changes.isOpen($0) }
+      }
       try store.setContactWatermark(
         radio: radio, lastModified: watermark, fullAt: isFull ? moment.milliseconds : nil)
+    }
+    if let words = PutBack.words("the radio was restarted, and no longer has contacts (\(lost.count))", lost) {
+      log.notice("\(words); a message or a request to such a node restores it")
     }
     try Task.checkCancellation()
   }

@@ -12,8 +12,8 @@ import VirtualRadio
 @Suite struct LostContactsTests {
   private let key = String(repeating: "5a", count: 32)
 
-  private func isOnRadio(_ rig: Rig) throws -> Bool {
-    try rig.rows("/v1/contacts").contains { $0["key"]?.string == key && $0["on_radio"]?.bool == true }
+  private func isOnRadio(_ rig: Rig, _ other: String? = nil) throws -> Bool {
+    try rig.rows("/v1/contacts").contains { $0["key"]?.string == other ?? key && $0["on_radio"]?.bool == true }
   }
 
   /// The radio loses its power.
@@ -46,6 +46,21 @@ import VirtualRadio
     try cut(rig)
     #expect(try isOnRadio(rig))
     #expect(rig.story.count { $0.contains("put back: Birch") } == 1, "\(rig.story)")
+  }
+
+  @Test func `contacts that the radio lacks after a restart are told, and come back for a message`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    rig.pass(.seconds(60))
+    let node = rig.radios[1].key
+    // Nobody tells the gateway, as if the file were damaged.
+    rig.radio.received(Command.removeContact(node).encode())
+    rig.pass(.seconds(10))
+    try cut(rig)
+    #expect(try !isOnRadio(rig, node.hex))
+    #expect(rig.hasSaid("no longer has contacts (1): r1"), "\(rig.story)")
+    #expect(try rig.send("r1", "are you there?") == 202)
+    try rig.until("it to be back") { try isOnRadio(rig, node.hex) }
   }
 
   @Test func `the radio itself is no contact`() throws {

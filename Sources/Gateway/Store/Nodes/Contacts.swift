@@ -83,12 +83,24 @@ extension Store {
     try setMeta("contacts_watermark", .integer(0))
   }
 
-  /// Within a `write`: a complete contact list was received; contacts that are not in it are removed.
-  public func removeContacts(notIn seen: Set<PublicKey>, at moment: Moment) throws(SQLiteError) {
+  /// Within a `write`: a complete contact list was received; contacts that are not in it are removed. `isLost`: whether the radio has lost this one,
+  /// and nobody has removed it; a message to it, or from it, restores it. Returns the names of those.
+  @discardableResult
+  public func removeContacts(
+    notIn seen: Set<PublicKey>, at moment: Moment, isLost: (PublicKey) -> Bool = { _ in false }
+  ) throws(SQLiteError) -> [String] {
+    var lost: [String] = []
     let known = try database.rows("SELECT key FROM contacts WHERE on_radio = 1") { PublicKey(bytes: $0.blob(0)) }
     for key in known.filter({ !seen.contains($0) }) where try markRemoved(key) {
-      try append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: false))
+      let wasLost = isLost(key)
+      if wasLost {
+        try setEvicted(key, true)
+        let name = try read(key)?.contact.name
+        lost.append(name.flatMap { $0.bytes.isEmpty ? nil : $0.string } ?? key.prefix.hex)
+      }
+      try append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: wasLost))
     }
+    return lost
   }
 
   /// Within a `write`: the record in this transaction.

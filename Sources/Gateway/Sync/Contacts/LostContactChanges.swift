@@ -23,7 +23,12 @@ extension Synchronizer {
   func answered(_ command: Command, _ outcome: RadioSession.Outcome) {
     if outcome == .replied(.ok) { return confirmed(command) }
     // Whoever removes a contact does not want it back, even if the radio has lost it already or its answer is lost.
-    if case .removeContact(let key) = command, !contacts.changes.isRemoved(key) { settleChange(of: key) }
+    guard case .removeContact(let key) = command, !contacts.changes.isRemoved(key) else { return }
+    settleChange(of: key)
+    // Otherwise the next list counts it as lost by the radio, and a message restores it.
+    if case .failed(.refused(.notFound)) = outcome, store.ifReadable({ try store.contact(key) })?.onRadio == true {
+      confirmed(command)
+    }
   }
 
   /// The radio has carried out the command.
@@ -195,7 +200,7 @@ struct PutBack {
     return parts.isEmpty ? nil : parts.joined(separator: "; ")
   }
 
-  private static func words(_ what: String, _ names: [String]) -> String? {
+  static func words(_ what: String, _ names: [String]) -> String? {
     guard !names.isEmpty else { return nil }
     let told = names.prefix(most).joined(separator: ", ")
     return names.count > most ? "\(what): \(told) and \(names.count - most) more" : "\(what): \(told)"

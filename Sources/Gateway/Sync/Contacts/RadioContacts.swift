@@ -31,7 +31,7 @@ struct RadioContacts {
   private(set) var doubts = 0
   private var settledDoubts = 0
   /// When the last list ended.
-  private var listedAt: MonotonicTime?
+  private(set) var listedAt: MonotonicTime?
   /// The last time that a first advert was committed at once.
   private var met: MonotonicTime?
   /// The last doubt that came from a program.
