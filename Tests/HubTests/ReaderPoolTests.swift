@@ -150,4 +150,22 @@ import Testing
     await #expect(throws: HubDatabaseError.self) { _ = try await store.number(endless) }
     #expect(try await store.gateways().isEmpty)
   }
+
+  @Test func `a gateway that asks for pages without end delays no greeting and no other gateway's page`() async throws {
+    let (rig, questions) = (try LinkRig(), Questions())
+    let names = (0...ReaderPool.mostWaiting).map { "\($0)" }
+    let all = await ask(names, of: "g", rig.stores.pages, questions)
+    #expect(await questions.begun(1) == ["0"])
+    let question = #"{"type":"request","id":"7","method":"getUpdates","params":{"bucket":"commands","after":0}}"#
+    let refused = try await rig.say(question)
+    #expect(refused["ok"]?.bool == false && refused["code"]?.string == "busy")
+    // None of its questions has been answered.
+    #expect(try await rig.hello(version: 2)["type"]?.string == "welcome")
+    #expect(try await rig.stores.lookups.gateways().isEmpty)
+    let query = try #require(HubUpdates.Query({ $0 == "after" ? 0 : nil }, bucket: "commands"))
+    #expect(try await !query.run(rig.stores, "h").isEmpty)
+    for name in names { questions.letGo(name) }
+    for task in all { _ = try await task.value }
+    #expect(try await rig.say(question)["ok"]?.bool == true)
+  }
 }

@@ -116,7 +116,7 @@ extension HubAPI {
     guard let query = HubUpdates.Query({ call.number($0) }, bucket: call.query("bucket")) else {
       return Self.refusal(.badRequest, "buckets, or bucket and after, are required")
     }
-    return Self.json(try await query.run(stores.lookups, call.gateway))
+    return Self.json(try await query.run(stores, call.gateway))
   }
 
   func setState(_ call: Call) async throws -> Response {
@@ -154,8 +154,11 @@ enum HubUpdates {
       most = number("most").map { min(max($0, 1), HubStore.maxShared) }
     }
 
-    func run(_ store: HubStore, _ gateway: String) async throws -> [UInt8] {
-      try await store.updates(bucket, of: gateway, from: position, until: until, limit: limit, most: most)
+    /// Runs when it is the gateway's turn.
+    func run(_ stores: HubStores, _ gateway: String) async throws -> [UInt8] {
+      try await stores.pages.ask(gateway) { store in
+        try store.updates(bucket, of: gateway, from: position, until: until, limit: limit, most: most)
+      }
     }
   }
 

@@ -334,6 +334,9 @@ struct LinkSession: Sendable {
         return Self.failure(id, "invalid", "bucket and after are required")
       default: return Self.failure(id, "unknown_method", "unknown method")
       }
+    } catch is TooManyQueries {
+      stores.metrics.wasBusy(.queue)
+      return Self.failure(id, "busy", TooManyQueries.message)
     } catch {
       return Self.failure(id, "store", HubDatabaseError.reason(of: error))
     }
@@ -360,7 +363,7 @@ struct LinkSession: Sendable {
     guard let query = HubUpdates.Query({ parameters[$0]?.integer }, bucket: parameters["bucket"]?.string) else {
       return nil
     }
-    return try await query.run(stores.lookups, gateway)
+    return try await query.run(stores, gateway)
   }
 }
 

@@ -15,6 +15,8 @@ final class HubStores: Sendable {
   let monitor: HubStore
   /// Pages for readers, which may take long.
   let readers: ReaderPool
+  /// Pages of updates for gateways, which take turns.
+  let pages: ReaderPool
   /// Positions for gateways that connect: the whole fleet after a restart of the hub.
   let standingQueries: Coalescer<GatewayEpoch, HubStore.Standing>
   /// Changes of named hearers: all waiting ones in one transaction.
@@ -38,6 +40,9 @@ final class HubStores: Sendable {
   private static let writers = 2
   private static let readerCount = 4
   private static let reservedReaders = 2
+  /// The same for gateways' pages of updates.
+  private static let pageReaders = 2
+  private static let reservedPageReaders = 1
   /// The longest statement of a reader. Lists read a bounded number of rows; this is for a disk, or a plan of a server, that nobody expected.
   private static let longestRead: Duration = .seconds(20)
 
@@ -91,6 +96,8 @@ final class HubStores: Sendable {
     monitor = try reader(nil)
     readers = ReaderPool(
       try (0..<Self.readerCount).map { _ in try reader(Self.longestRead) }, reserved: Self.reservedReaders)
+    pages = ReaderPool(
+      try (0..<Self.pageReaders).map { _ in try reader(Self.longestRead) }, reserved: Self.reservedPageReaders)
     probe.tests(disk) { [weak writer] in try await writer?.keepMark() }
     standingQueries = Coalescer(weight: { _ in 0.001 }) { [lookups] (epochs) async throws(HubDatabaseError) in
       try await lookups.standings(of: epochs)

@@ -107,20 +107,27 @@ final class FairPool<Thing: Sendable>: Sendable {
   private func begin() {
     while true {
       let next = state.withLock { state -> (Waiting, Thing)? in
+        guard !state.free.isEmpty else { return nil }
         let now = ContinuousClock.now
         func isSlow(_ holder: String) -> Bool { state.slowUntil[holder].map { $0 > now } ?? false }
         let slow = state.running.reduce(0) { sum, one in
           sum + (isSlow(one.key) ? one.value.count : one.value.count { now - $0 > longTurn })
         }
-        let ready = state.waiting.enumerated().filter { _, one in
-          state.running[one.holder, default: []].count < mostOfOne && (slow < mostSlow || !isSlow(one.holder))
+        var (first, least) = (Int?.none, Int.max)
+        for (offset, one) in state.waiting.enumerated() {
+          guard state.running[one.holder, default: []].count < mostOfOne, slow < mostSlow || !isSlow(one.holder)
+          else { continue }
+          let served = state.served[one.holder] ?? 0
+          if served < least { (first, least) = (offset, served) }
+          // A whole fleet may wait: the first one without an earlier turn is found soon.
+          if served == 0 { break }
         }
-        let next = ready.min { (state.served[$0.element.holder] ?? 0) < (state.served[$1.element.holder] ?? 0) }
-        guard let next, let thing = state.free.popLast() else { return nil }
+        guard let place = first, let thing = state.free.popLast() else { return nil }
+        let next = state.waiting.remove(at: place)
         state.last += 1
-        state.running[next.element.holder, default: []].append(now)
-        state.served[next.element.holder] = state.last
-        return (state.waiting.remove(at: next.offset), thing)
+        state.running[next.holder, default: []].append(now)
+        state.served[next.holder] = state.last
+        return (next, thing)
       }
       guard let (waiting, thing) = next else { return }
       waiting.turn.resume(returning: thing)
@@ -128,7 +135,7 @@ final class FairPool<Thing: Sendable>: Sendable {
   }
 }
 
-/// Connections for long queries. A holder, a token or a person, has one query in progress.
+/// Connections for long queries. A holder, a token, a person or a gateway, has one query in progress.
 typealias ReaderPool = FairPool<HubStore>
 
 extension FairPool where Thing == HubStore {
