@@ -92,6 +92,30 @@ import Testing
     #expect(try await updates(store, Self.channel, of: "far")["updates"]?.array?.count == 2)
   }
 
+  @Test func `a report joins no other gateway's direct message, and says of a channel's message only what all have`()
+    async throws
+  {
+    let store = try store()
+    let direct = #"{"kind":"direct","sender":"aabbccddeeff","sender_name":"Bob","sender_time":77,"text":"yes"}"#
+    let forged = #"{"kind":"x","channel":"hill/direct/aabbccddeeff","sender_name":"Bob","sender_time":77,"text":"yes"}"#
+    let wrong = #"{"kind":"direct","sender":"000000000000","author":"deadbeef","channel":"0011223344556677","#
+    let inChannel = wrong + #""sender_name":"Birch","sender_time":100,"text":"hello"}"#
+    _ = try await store.take(batch(1, "message", forged), from: "thief", at: 1000)
+    _ = try await store.take(batch(2, "message", inChannel), from: "thief", at: 1000)
+    _ = try await store.take(batch(1, "message", direct), from: "hill", at: 1001)
+    _ = try await store.take(batch(2, "message", message("hello", snr: 1)), from: "hill", at: 1001)
+    let messages = try page(await store.joinedMessages(channel: nil, after: 0, limit: 10))["messages"]?.array ?? []
+    let heard = messages.map { message in
+      (message["heard"]?.array ?? []).compactMap { $0["gateway"]?.string }.sorted().joined(separator: " ")
+    }
+    #expect(heard.sorted() == ["hill", "hill thief", "thief"], "\(messages)")
+    let shared = messages.first { $0["body"]?["text"]?.string == "hello" }?["body"]
+    #expect(shared?["kind"]?.string == "channel")
+    #expect(shared?["sender"] == nil && shared?["author"] == nil, "\(String(describing: shared))")
+    let own = messages.first { $0["body"]?["sender"]?.string == "aabbccddeeff" }
+    #expect(own?["body"]?["channel"] == nil && own?["heard"]?.array?.count == 1)
+  }
+
   @Test func `a relayed message is not relayed again`() async throws {
     let store = try store()
     _ = try await store.take(batch(1, "message", message("⇄Birch@hill: hello", snr: 1)), from: "valley", at: 1000)

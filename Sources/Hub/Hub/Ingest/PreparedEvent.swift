@@ -64,8 +64,7 @@ struct PreparedEvent: Sendable {
     }
     self.event = event
     body = event.body.text
-    let digest = ["channel", "message"].contains(event.kind) ? event.body["channel"]?.string : nil
-    channel = digest.flatMap { HubStore.isBucket("channel/\($0)") ? $0 : nil }
+    channel = ["channel", "message"].contains(event.kind) ? Self.digest(in: event.body) : nil
     effect =
       switch event.kind {
       case "contact", "advert": Self.contact(event)
@@ -83,6 +82,11 @@ struct PreparedEvent: Sendable {
     }
   }
 
+  /// The channel's digest; `nil`: there is none, or another text is in its place.
+  fileprivate static func digest(in body: JSONValue) -> String? {
+    body["channel"]?.string.flatMap { HubStore.isBucket("channel/\($0)") ? $0 : nil }
+  }
+
   private static func contact(_ event: HubEvent) -> Effect {
     guard let key = key(event), key.utf8.count <= HubBounds.keyBytes else { return .none }
     return .contact(key: key)
@@ -98,10 +102,13 @@ extension PreparedEvent.Heard {
   /// Fields that differ from hearer to hearer.
   private static let own: Set = ["id", "snr", "hops", "direct", "slot", "received_at", "waited", "waited_s", "age_s"]
 
+  /// Fields that no message in a channel has.
+  private static let notInChannels: Set = ["sender", "author", "author_name", "command"]
+
   init(_ event: HubEvent, from gateway: String, epoch: String) {
-    identity = Self.identity(event, gateway: gateway, epoch: epoch)
-    channel = event.body["channel"]?.string
-    body = JSONValue.object((event.body.fields ?? []).filter { !Self.own.contains($0.0) }).text
+    channel = PreparedEvent.digest(in: event.body)
+    identity = Self.identity(event, channel, gateway: gateway, epoch: epoch)
+    body = Self.joined(event.body, isInChannel: channel != nil).text
     // Only numbers and truth values: other values could be long.
     let facts = ["snr", "hops", "direct", "waited", "waited_s", "age_s"].map { name -> (String, (any JSONEncodable)?) in
       (name, event.body[name].flatMap { $0.number != nil || $0.bool != nil ? $0 : nil })
@@ -111,6 +118,17 @@ extension PreparedEvent.Heard {
     at = event.trusted ? event.at : nil
     sent = Self.sent(event.body, at: event.at, trusted: event.trusted)
     update = Self.update(event, channel, from: gateway)
+  }
+
+  /// The body that all hearers share, from the first report. In a channel it is the word of one gateway for all: it names no sender and no kind that
+  /// others would not have reported.
+  private static func joined(_ body: JSONValue, isInChannel: Bool) -> JSONValue {
+    let shared = (body.fields ?? []).filter { !own.contains($0.0) }
+    guard isInChannel else { return .object(shared) }
+    return .object(
+      shared.filter { !notInChannels.contains($0.0) }.map { name, value in
+        name == "kind" && value != .string("datagram") ? (name, JSONValue.string("channel")) : (name, value)
+      })
   }
 
   /// Gateways that forward the message compute the same: docs/hub-protocol.md, "Messages of other places".
@@ -133,13 +151,16 @@ extension PreparedEvent.Heard {
 
   /// The hash of channel, sender, sender time and text, which is the same for all receivers. Without time or text, the event's identity.
   ///
+  /// Outside of channels the gateway's name is in the place of the digest, before a slash, which no digest has: no gateway's report is joined to a
+  /// direct message of another.
+  ///
   /// It begins with the sender's time: messages of about the same time are neighbours in the index, so that one page of it gets many new rows.
-  private static func identity(_ event: HubEvent, gateway: String, epoch: String) -> String {
+  private static func identity(_ event: HubEvent, _ channel: String?, gateway: String, epoch: String) -> String {
     let body = event.body
     guard let time = body["sender_time"]?.integer, let text = body["text"]?.string ?? body["data"]?.string else {
       return "\(gateway)/\(epoch)/\(event.seq)"
     }
-    let place = body["channel"]?.string ?? "\(gateway)/\(body["kind"]?.string ?? "")/\(body["sender"]?.string ?? "")"
+    let place = channel ?? "\(gateway)/\(body["kind"]?.string ?? "")/\(body["sender"]?.string ?? "")"
     let parts = [place, body["sender_name"]?.string ?? "", String(time), text]
     let seconds = UInt32(clamping: time)
     let beginning = [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: seconds >> $0) }
@@ -148,7 +169,7 @@ extension PreparedEvent.Heard {
 
   /// The update for the other gateways on the channel.
   private static func update(_ event: HubEvent, _ channel: String?, from gateway: String) -> String? {
-    guard let channel, HubStore.isBucket("channel/\(channel)"), let text = event.body["text"]?.string,
+    guard let channel, let text = event.body["text"]?.string,
       !RelayMark.isIn(text, from: event.body["sender_name"]?.string ?? ""), text.utf8.count <= HubBounds.textBytes
     else { return nil }
     func name(_ field: String) -> String? { HubBounds.cut(event.body[field]?.string, HubBounds.nameBytes) }
