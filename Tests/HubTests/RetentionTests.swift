@@ -229,6 +229,32 @@ import Testing
     #expect(try await seqs(store, "h") == [1, 2])
   }
 
+  @Test func `of a removed gateway not even the newest message stays, and who hears it later adds it`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    func heard(_ seq: Int64, _ text: String) -> HubEvent {
+      let body: [(String, JSONValue)] = [
+        ("channel", .string("00112233445566aa")), ("sender_time", .integer(1)), ("text", .string(text)),
+      ]
+      return HubEvent(seq: seq, at: Self.now, trusted: true, kind: "message", body: .object(body))
+    }
+    try await take(store, "h", .messages, [heard(1, "first")])
+    try await take(store, "g", .messages, [heard(1, "secret")])
+    let before = try await store.newestPosition()
+    func shown() async throws -> [String] {
+      let page = try JSONValue(parsing: await store.joinedMessages(channel: nil, after: 0, limit: 10))
+      return page["messages"]?.array?.compactMap { $0["body"]?["text"]?.string } ?? []
+    }
+    #expect(try await shown() == ["first", "secret"])
+    let removed = try await store.removeGateway("g") { _ in }
+    #expect(removed.messages == 1)
+    #expect(try await shown() == ["first"])
+    #expect(try await store.number("SELECT count(*) FROM messages WHERE body LIKE '%secret%'") == 0)
+    #expect(try await store.newestPosition() == before, "no later message has its position")
+    try await take(store, "h", .messages, [heard(2, "secret")])
+    #expect(try await shown() == ["first", "secret"])
+    #expect(try await store.newestPosition() > before)
+  }
+
   @Test func `a clock that is ahead deletes nothing, neither at the start nor while the hub runs`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     try await take(store, "g", .messages, (1...105).map { Self.event($0, "message", days: Double(105 - $0)) })

@@ -295,6 +295,21 @@ extension WholeProgramTests {
       #expect(one["ways"]?.array?.first?["ways"]?.array?.first?["path"]?.array?.first?.string == "a1")
     }
 
+    @Test func `of a removed gateway not even the newest message stays on PostgreSQL, either`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      let event = #"{"seq":1,"at":1,"trusted":true,"kind":"message","body":{"sender_time":1,"text":"x"}}"#
+      let batch = #"{"epoch":"e","events":[\#(event)]}"#
+      #expect(rig.askHub("POST", "/v1/gateways/g/events", body: batch)?.status == 200)
+      let file = rig.scratch.location("hub-\(rig.hubPort).toml")
+      let removal = try Program.own("meshpost-hub", ["gateways", "remove", "--config", file, "--yes", "g"])
+      #expect(try removal.ended() == 0)
+      #expect(removal.lines.contains("removed g, 1 events, 1 messages that nobody else heard"), "\(removal.lines)")
+      let list = try JSONValue(parsing: rig.askHub("GET", "/v1/messages?after=0")?.body ?? [])
+      #expect(list["messages"]?.array?.isEmpty == true)
+    }
+
     @Test func `a message that a flood reports at one hub is listed again for a reporter at the other hub`() throws {
       let rig = try Rig()
       let server = try PostgresServer()

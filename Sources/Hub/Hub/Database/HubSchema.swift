@@ -58,7 +58,7 @@ enum HubSchema {
     """
 
   /// `buckets.gateway` and `updates.gateway` are empty for shared lists. `updates.body` is empty once a newer update has replaced it.
-  /// `messages.position` is the order in which messages were first heard.
+  /// `messages.position` is the order in which messages were first heard. `messages.body` is empty if its only hearer was removed.
   private static let joined = """
     CREATE TABLE buckets(
       gateway TEXT NOT NULL, name TEXT NOT NULL, seq INTEGER NOT NULL, first INTEGER NOT NULL, at INTEGER NOT NULL,

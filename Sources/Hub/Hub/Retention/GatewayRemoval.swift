@@ -41,8 +41,9 @@ extension HubStore {
     return (events, messages)
   }
 
-  /// Forgets that the gateway heard the next messages behind a position, and deletes those that nobody else heard; but the newest message stays, as in
-  /// a purge. `nil`: there is no further message.
+  /// Forgets that the gateway heard the next messages behind a position, and deletes those that nobody else heard. Of the newest message only the
+  /// position stays, as in a purge: readers do not see it, and another gateway that reports the message later adds it again. `nil`: there is no
+  /// further message.
   private func removeHearer(
     _ gateway: String, after: Int64
   ) throws(HubDatabaseError) -> (last: Int64, messages: Int)? {
@@ -53,13 +54,15 @@ extension HubStore {
       "EXISTS (SELECT 1 FROM heard h WHERE h.message = messages.position AND h.gateway \(comparison) ?3)"
     }
     let deleted = try database.transaction { () throws(HubDatabaseError) in
+      let own = "position > ?1 AND position <= ?2 AND \(heard("=")) AND NOT \(heard("<>"))"
       let deleted = try database.run(
+        "DELETE FROM messages WHERE \(own) AND position < (SELECT max(position) FROM messages)", after, last, gateway)
+      let emptied = try database.run(
         """
-        DELETE FROM messages WHERE position > ?1 AND position <= ?2 AND \(heard("=")) AND NOT \(heard("<>"))
-        AND position < (SELECT max(position) FROM messages)
+        UPDATE messages SET body = '', channel = NULL, identity = 'removed/' || CAST(position AS TEXT) WHERE \(own)
         """, after, last, gateway)
       try database.run("DELETE FROM heard WHERE message > ?1 AND message <= ?2 AND gateway = ?3", after, last, gateway)
-      return deleted
+      return deleted + emptied
     }
     return (last, deleted)
   }

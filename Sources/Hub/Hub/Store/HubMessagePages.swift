@@ -223,7 +223,8 @@ extension HubStore {
     ])
     let hearers = try hearers(of: positions)
     return positions.compactMap { position in
-      guard let body = bodies[position] else { return nil }
+      // One without a text is of a gateway that was removed.
+      guard let body = bodies[position], !body.text.isEmpty else { return nil }
       let heard = hearers[position] ?? []
       let json = JSONWriter.object([
         "position": position, "at": body.at, "arrived": body.arrived > 0 ? body.arrived : nil,
