@@ -70,6 +70,23 @@ import Testing
     #expect(!stores.probe.isDiskFull)
   }
 
+  @Test func `a hub whose file another program keeps locked says so until something is written`() async throws {
+    let stores = try HubStores(location: scratch.location("hub.db"))
+    let other = try SQLiteHubDatabase(location: scratch.location("hub.db"))
+    _ = try await stores.writer.number("PRAGMA busy_timeout = 1")
+    try other.perform([], begins: true, ends: false)
+    let now = ContinuousClock.now
+    await #expect(throws: HubDatabaseError.self) { try await stores.writer.keepMark() }
+    #expect(!stores.lock.isLong, "it may be short")
+    let locked = HubDatabaseError(kind: .conflict, message: "database is locked", cause: .locked)
+    stores.lock.note(locked, at: now + .seconds(60))
+    #expect(stores.lock.isLong && !stores.lock.isUntested(at: now + .seconds(70)))
+    #expect(stores.lock.isUntested(at: now + .seconds(90)))
+    try other.perform([], begins: false, ends: true)
+    try await stores.writer.keepMark()
+    #expect(!stores.lock.isLong && !stores.lock.isUntested(at: now + .seconds(90)))
+  }
+
   @Test func `a hub that starts on a full disk refuses with the reason, and opens its database once there is room`()
     async throws
   {

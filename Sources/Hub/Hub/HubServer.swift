@@ -157,6 +157,7 @@ public struct HubServer: Sendable {
         }
       },
       Task { [api] in await api.watch.run() }, Task { await maintenance.run() },
+      Task { [api] in await api.stores.testLock() },
       Task { [api] in if let web = api.web { await web.endRevoked(in: api.connections) } },
       Task { [api] in
         // `try?`: it is cancelled while it sleeps.

@@ -118,9 +118,10 @@ struct Doctor: AsyncParsableCommand {
         "Check whether it runs: `systemctl status meshpost-hub`, `journalctl -u meshpost-hub`.")
     }
     // `try?`: for any other answer the status is shown.
-    let reason = (try? JSONValue(parsing: response.body))?["reason"]?.string
-    return response.status == 200
-      ? HubFinding("hub", .ok, "it is ready on \(place)")
-      : .notReady(reason ?? "HTTP \(response.status)", on: place)
+    let answer = try? JSONValue(parsing: response.body)
+    guard response.status == 200 else {
+      return .notReady(answer?["reason"]?.string ?? "HTTP \(response.status)", on: place)
+    }
+    return .ready(on: place, isLocked: answer?["database"]?.string == "locked")
   }
 }

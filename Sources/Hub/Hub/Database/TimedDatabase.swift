@@ -2,21 +2,26 @@
 
 import UntrustedText
 
-/// A database that reports slow statements without their values, and a full disk.
+/// A database that reports slow statements without their values, a full disk and a locked file.
 final class TimedDatabase: HubDatabase {
   static let slow: Duration = .seconds(1)
 
   private let inner: any HubDatabase
   private let report: @Sendable (String, Duration) -> Void
   private let isFull: @Sendable (HubDatabaseError) -> Void
+  private let isLocked: @Sendable (HubDatabaseError) -> Void
+  private let wrote: @Sendable () -> Void
   private var begun: ContinuousClock.Instant?
 
-  /// `report` gets the statement and its duration; `isFull`: called when the disk is full.
+  /// `report` gets the statement and its duration; `isFull`: called when the disk is full; `isLocked`: when another program has locked the file;
+  /// `wrote`: after a transaction.
   init(
     _ inner: any HubDatabase, isFull: @escaping @Sendable (HubDatabaseError) -> Void = { _ in },
+    isLocked: @escaping @Sendable (HubDatabaseError) -> Void = { _ in }, wrote: @escaping @Sendable () -> Void = {},
     _ report: @escaping @Sendable (String, Duration) -> Void
   ) {
-    (self.inner, self.isFull, self.report) = (inner, isFull, report)
+    (self.inner, self.isFull, self.isLocked) = (inner, isFull, isLocked)
+    (self.wrote, self.report) = (wrote, report)
   }
 
   private func timed<Value>(
@@ -28,6 +33,7 @@ final class TimedDatabase: HubDatabase {
       return try work()
     } catch {
       if error.cause == .fullDisk { isFull(error) }
+      if error.cause == .locked { isLocked(error) }
       throw error
     }
   }
@@ -68,7 +74,10 @@ final class TimedDatabase: HubDatabase {
     try timed(calls.isEmpty ? (begins ? "BEGIN" : "COMMIT") : Self.words(calls)) { () throws(HubDatabaseError) in
       try inner.perform(calls, begins: begins, ends: ends)
     }
-    if ends { ended() }
+    if ends {
+      ended()
+      wrote()
+    }
   }
 
   private func ended() {

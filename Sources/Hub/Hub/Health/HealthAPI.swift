@@ -14,7 +14,10 @@ extension HubAPI {
   func ready() -> Response {
     let problem = stores.probe.problem()
     return Self.json(
-      ["ready": problem == nil, "reason": problem?.rawValue, "disk": stores.probe.isDiskFull ? "full" : nil],
+      [
+        "ready": problem == nil, "reason": problem?.rawValue, "disk": stores.probe.isDiskFull ? "full" : nil,
+        "database": stores.lock.isLong ? "locked" : nil,
+      ],
       status: problem == nil ? .ok : .serviceUnavailable)
   }
 

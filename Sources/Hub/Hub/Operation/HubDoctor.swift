@@ -284,6 +284,13 @@ public struct HubFinding: Sendable, Equatable {
     (self.name, self.state, self.message, self.remedy) = (name, state, message, remedy)
   }
 
+  /// The finding about a hub that serves, and is ready. `isLocked`: by its answer another program has locked the database.
+  public static func ready(on place: String, isLocked: Bool) -> HubFinding {
+    isLocked
+      ? HubFinding("hub", .failed, "it is ready on \(place), but \(LockedFile.words)", LockedFile.remedy)
+      : HubFinding("hub", .ok, "it is ready on \(place)")
+  }
+
   /// The finding about a hub that serves, and is not ready. `reason`: of its answer to `/readyz`.
   public static func notReady(_ reason: String, on place: String) -> HubFinding {
     if DatabaseProbe.Problem(rawValue: reason) == .lost {

@@ -33,6 +33,8 @@ final class HubStores: Sendable {
   let metrics = HubMetrics()
   /// Whether the database's disk takes what is written.
   let disk = FullDisk()
+  /// Whether another program keeps the SQLite file locked.
+  let lock = LockedFile()
   /// The location of the SQLite file; `nil`: the database is on a server.
   private let file: String?
 
@@ -51,11 +53,13 @@ final class HubStores: Sendable {
   init(
     location: String, password: String? = nil, keeps: Retention = Retention(), alertsOnConflicts: Bool = true
   ) throws {
-    let (metrics, disk) = (metrics, disk)
+    let (metrics, disk, lock) = (metrics, disk, lock)
     let rare = ThrottledLog(HubLog.write)
     func store(_ database: sending any HubDatabase) -> HubStore {
       HubStore(
-        TimedDatabase(database, isFull: { disk.note($0) }) { what, took in
+        TimedDatabase(
+          database, isFull: { disk.note($0) }, isLocked: { lock.note($0) }, wrote: { lock.wrote() }
+        ) { what, took in
           metrics.wasSlow()
           rare.say("slow: \(what) took \(Int(took.inSeconds * 1000)) ms")
         }, alertsOnConflicts: alertsOnConflicts)
