@@ -22,6 +22,8 @@ import Timing
     let room: Contact
     /// What the radio was told to send to the room.
     var logins: [Text] = []
+    /// By the radio's clock.
+    var loginTimes: [UInt32] = []
     var signs: [MonotonicTime] = []
     var times: [UInt32] = []
     /// Whether the room answers a login with this password, a sign of life, and for how long it has run when it is asked for its status.
@@ -64,6 +66,7 @@ import Timing
       switch command {
       case .sendLogin(room.key, let password):
         logins.append(password)
+        loginTimes.append(bench.synchronizer.radioTime ?? 0)
         guard answersLogin(password) else { return }
         push(
           .loginSuccess(
@@ -186,5 +189,19 @@ import Timing
     try fixture.bench.run("a login in vain") { fixture.logins.count == 3 }
     try fixture.pass(.seconds(300))
     #expect(fixture.logins == ["hello", "", "hello"])
+  }
+
+  @Test func `a login right after a post waits until the radio's clock is past the time of the post`() throws {
+    let fixture = try Fixture()
+    let (bench, service) = (fixture.bench, fixture.service)
+    _ = try bench.send(SendRequest(to: "Lobby", text: "hello all", key: "p")).get()
+    try bench.run("the post") { fixture.times.count == 1 }
+    let stored = try #require(try bench.store.contact(fixture.room.key))
+    let answer = try bench.result("the login") { () throws(Refusal) in
+      try await service.logIn(stored, password: "hello")
+    }
+    _ = try answer.get()
+    let (login, post) = (try #require(fixture.loginTimes.first), try #require(fixture.times.first))
+    #expect(login > post, "the room takes a login that is not newer for a repetition")
   }
 }

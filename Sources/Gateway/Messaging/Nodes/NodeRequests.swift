@@ -85,6 +85,11 @@ public final class NodeRequests {
   var questioned: Set<PublicKey> { Set(asking) }
   /// The time of the last command: a server takes another one with the same time for a repetition.
   private var lastTime: UInt32 = 0
+  /// The last times that were given to nodes, as far as the radio's clock is not past them.
+  private var given: [PublicKey: UInt32] = [:]
+  /// So many seconds, and so often, a question waits for the radio's clock.
+  private static let longestPause: Int64 = 10
+  private static let mostPauses = 3
 
   public init(_ messenger: Messenger) { (self.messenger, begun) = (messenger, messenger.loop.now) }
 
@@ -101,7 +106,7 @@ public final class NodeRequests {
   ) async throws(Refusal) -> NodeAnswer {
     asking.append(contact.key)
     defer { if let place = asking.firstIndex(of: contact.key) { asking.remove(at: place) } }
-    try await enter(priority)
+    try await enter(priority, (question, contact.key))
     defer { turns.leave() }
     markNumber += 1
     let mark = CommandMark(number: markNumber, to: contact.key.prefix, by: messenger.store.radioKey?.prefix)
@@ -116,16 +121,24 @@ public final class NodeRequests {
     return try result.get()
   }
 
-  private func enter(_ priority: DeliveryPriority) async throws(Refusal) {
+  private func enter(
+    _ priority: DeliveryPriority, _ entry: (question: NodeQuestion, node: PublicKey)? = nil
+  ) async throws(Refusal) {
     guard connection.state == .up else { throw .linkDown }
     let (link, since) = (link, messenger.loop.now)
+    var pauses = 0
     do {
       while true {
         // Before its turn, so that others are asked meanwhile.
         try await messenger.untilCalm(priority, since: since)
         try await turns.enter(priority)
-        if link.isOver || messenger.mayGo(priority, since: since) { break }
+        let pause = pauses < Self.mostPauses ? entry.flatMap { self.pause(before: $0.question, to: $0.node) } : nil
+        if link.isOver || (pause == nil && messenger.mayGo(priority, since: since)) { break }
         turns.leave()
+        if let pause {
+          pauses += 1
+          try await messenger.loop.sleep(for: pause)
+        }
       }
     } catch let full as LoopSemaphore<DeliveryPriority>.Full {
       throw .full("\(full.waiting) requests to other nodes are already waiting")
@@ -135,6 +148,25 @@ public final class NodeRequests {
     guard link.isOver else { return }
     turns.leave()
     throw .linkDown
+  }
+
+  // MARK: Times
+
+  /// The radio gets a post or a command with this time, which may be ahead of its clock.
+  func gave(_ time: UInt32, to node: PublicKey) {
+    let present = messenger.synchronizer.radioTime ?? 0
+    given = given.filter { $0.value >= present }
+    given[node] = time
+  }
+
+  /// Until the question has a later time than the node had last: it would ignore the question. `nil`: now, because it has, or because the radio's clock
+  /// was set back.
+  private func pause(before question: NodeQuestion, to node: PublicKey) -> Duration? {
+    guard let last = given[node], let present = messenger.synchronizer.radioTime, last >= present else { return nil }
+    // A command has a time of its own.
+    guard !question.isCommandLine || last > lastTime else { return nil }
+    let seconds = Int64(last) - Int64(present) + 1
+    return seconds <= Self.longestPause ? .seconds(seconds) : nil
   }
 
   /// Waits for a turn, for a program that shares the radio and itself asks another node.
@@ -233,6 +265,7 @@ public final class NodeRequests {
       messenger.giveBack(airtime, for: purpose)
       return .failure(.invalid(cannotAsk(asked.question, asked.contact)))
     }
+    if asked.question.isCommandLine { gave(lastTime, to: asked.contact.key) }
     asked.handed = connection.submit(command, .interactive)
     guard let handed = asked.handed else {
       messenger.giveBack(airtime, for: purpose)

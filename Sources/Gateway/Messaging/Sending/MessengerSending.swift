@@ -238,6 +238,7 @@ extension Messenger {
       // The result does not matter: if the path stays, the message goes along it once more.
       _ = await reset.outcome()
     }
+    if message.kind == .room { nodes?.requests.gave(time, to: key) }
     let text = OutgoingText(attempt: number, time: time, recipient: key.prefix, text: message.text)
     synchronizer.ways.sends(message.id, to: key, bytes: message.text.bytes.count)
     try await hand(.sendText(text), in: scope, message)
