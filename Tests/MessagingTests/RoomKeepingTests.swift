@@ -5,6 +5,7 @@ import Delivery
 import EventLoop
 import MeshCrypto
 import MeshIdentity
+import SQLite
 import Store
 import TestSupport
 import Testing
@@ -32,7 +33,12 @@ import Timing
     /// Whether the room lets anybody read.
     var isOpen = false
     var uptime: UInt8?
+    /// The room's clock.
+    var clock: UInt32 = 1
+    /// From when on the room was asked for its posts.
+    var sinces: [UInt32] = []
     private var isSign = false
+    private var content: [UInt8] = []
 
     init(interval: Duration = .zero) throws {
       var settings = Messenger.Settings()
@@ -71,11 +77,13 @@ import Timing
         push(
           .loginSuccess(
             LoginSuccess(
-              permissions: 0, prefix: room.key.prefix, serverTime: 1, acl: isOpen && password.bytes.isEmpty ? 0 : 2,
+              permissions: 0, prefix: room.key.prefix, serverTime: clock, acl: isOpen && password.bytes.isEmpty ? 0 : 2,
               firmwareLevel: 1)))
       case .sendBinaryRequest(room.key, let request) where request.type == 2:
         isSign = true
+        content = request.parameters
         signs.append(bench.loop.now)
+        sinces.append(content.reversed().reduce(0) { $0 << 8 | UInt32($1) })
       case .sendStatusRequest(room.key):
         guard let uptime else { return }
         var status = [UInt8](repeating: 0, count: 52)
@@ -89,7 +97,8 @@ import Timing
     /// The radio has sent something: the room acknowledges a sign of life.
     private func sent(_ frame: [UInt8]) {
       guard isSign, acknowledgesSigns, frame.first == 0x06, frame.count >= 6 else { return }
-      let hash = Digest.sha256(Array(frame[2..<6]) + [2, 0, 0, 0, 0] + bench.own.key.bytes)
+      let request: [UInt8] = [2] + content
+      let hash = Digest.sha256(Array(frame[2..<6]) + request + bench.own.key.bytes)
       let packet = Packet(route: .direct, type: .ack, payload: Array(hash.prefix(4)) + [0])
       push(.logRxData(snr: SNR(quarters: 20), rssi: -80, packet: packet.encode()))
     }
@@ -203,5 +212,42 @@ import Timing
     _ = try answer.get()
     let (login, post) = (try #require(fixture.loginTimes.first), try #require(fixture.times.first))
     #expect(login > post, "the room takes a login that is not newer for a repetition")
+  }
+
+  @Test func `a room whose clock was set back is asked for its posts after each login, as far as they are new`() throws
+  {
+    let fixture = try Fixture()
+    let (bench, service) = (fixture.bench, fixture.service)
+    func hear(postOf time: UInt32) throws {
+      let post = ContactMessage(
+        snr: nil, sender: fixture.room.key.prefix, path: ReceivedPath(raw: 0), textType: .signedPlain, senderTime: time,
+        author: [1, 2, 3, 4], text: "news")
+      let moment = bench.synchronizer.now
+      bench.store.write { store throws(SQLiteError) in _ = try store.insert(.contact(post), at: moment) }
+      try bench.store.commitNow()
+    }
+    let newest: UInt32 = 1_795_000_000
+    try hear(postOf: newest)
+    // It was started anew, and has no clock of its own.
+    fixture.clock = 1_715_770_000
+    try fixture.logInFirst()
+    try bench.run("the question for all posts") { fixture.sinces == [1] }
+    try fixture.pass(.seconds(50))
+    #expect(fixture.sinces == [1], "it was acknowledged")
+    fixture.clock += 60
+    let last = fixture.clock - 30
+    try hear(postOf: last)
+    let stored = try #require(try bench.store.contact(fixture.room.key))
+    func logIn() throws {
+      _ = try bench.result("a login") { () throws(Refusal) in try await service.logIn(stored, password: nil) }.get()
+    }
+    try logIn()
+    try bench.run("the question for newer ones") { fixture.sinces.count == 2 }
+    #expect(fixture.sinces == [1, last])
+    try fixture.pass(.seconds(50))
+    fixture.clock = newest + 100
+    try logIn()
+    try fixture.pass(.seconds(50))
+    #expect(fixture.sinces.count == 2, "the clock is right")
   }
 }

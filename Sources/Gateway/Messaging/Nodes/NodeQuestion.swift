@@ -29,6 +29,8 @@ public enum NodeQuestion: Equatable, Sendable {
   case setClock
   /// A sign of life to a room. A client does not see its answer.
   case keepAlive
+  /// A sign of life after which a room sends its posts from this time on, by its clock, which is not zero.
+  case postsSince(UInt32)
   /// A login without a password, which a server answers to those whom it knows. It changes nothing there, not even the time of their last packet,
   /// unless it is a room that lets anybody read: there it is the login of a reader.
   case whetherKnown
@@ -38,7 +40,7 @@ public enum NodeQuestion: Equatable, Sendable {
   /// Whether servers answer it only to nodes that they know.
   public var needsLogin: Bool {
     switch self {
-    case .status, .telemetry, .neighbours, .access, .cli, .setClock, .keepAlive: true
+    case .status, .telemetry, .neighbours, .access, .cli, .setClock, .keepAlive, .postsSince: true
     case .login, .path, .trace, .regions, .clock, .owner, .whetherKnown: false
     }
   }
@@ -47,7 +49,7 @@ public enum NodeQuestion: Equatable, Sendable {
   var hasTimeOfRadio: Bool {
     switch self {
     case .login, .status, .telemetry, .neighbours, .access: true
-    case .cli, .setClock, .keepAlive, .path, .trace, .regions, .clock, .owner, .whetherKnown: false
+    case .cli, .setClock, .keepAlive, .postsSince, .path, .trace, .regions, .clock, .owner, .whetherKnown: false
     }
   }
 
@@ -59,7 +61,7 @@ public enum NodeQuestion: Equatable, Sendable {
     switch self {
     case .cli, .setClock: true
     case .login, .status, .telemetry, .neighbours, .path, .trace, .access, .regions, .clock, .owner, .keepAlive,
-      .whetherKnown:
+      .postsSince, .whetherKnown:
       false
     }
   }
@@ -98,16 +100,30 @@ public enum NodeQuestion: Equatable, Sendable {
     case .setClock:
       let text = ClockSetting.command(at: now.milliseconds, isSynchronised: now.trusted)
       return text.flatMap { Self.cli(Text($0)).command(to: contact, time: time, now: now, mark) }
-    case .keepAlive: return .sendBinaryRequest(key, BinaryRequest(type: 2, parameters: [0, 0, 0, 0]))
+    case .keepAlive: return .sendBinaryRequest(key, BinaryRequest(type: 2, parameters: Self.sign(since: 0)))
+    case .postsSince(let time):
+      return .sendBinaryRequest(key, BinaryRequest(type: 2, parameters: Self.sign(since: time)))
     case .regions(let path):
       return .sendAnonymousRequest(key, type: Self.regionsRequest, parameters: path.parameters)
     }
   }
 
+  /// Of a sign of life: the time from which on the room sends its posts; zero: as before. `nil`: it is another question.
+  var sinceOfSign: UInt32? {
+    switch self {
+    case .keepAlive: 0
+    case .postsSince(let time): time
+    default: nil
+    }
+  }
+
+  /// What a sign of life carries: the time, little-endian.
+  static func sign(since time: UInt32) -> [UInt8] { (0..<4).map { UInt8(truncatingIfNeeded: time >> ($0 * 8)) } }
+
   /// What its air time is used for.
   func purpose(_ priority: DeliveryPriority) -> AirtimePurpose {
     switch self {
-    case .login, .keepAlive, .whetherKnown: .login
+    case .login, .keepAlive, .postsSince, .whetherKnown: .login
     default: priority == .interactive ? .request : .poll
     }
   }
@@ -134,7 +150,7 @@ public enum NodeQuestion: Equatable, Sendable {
     case .clock, .owner: PacketLength.request(2 + path, path: path, isLogin: true)
     case .neighbours: PacketLength.request(11, path: path)
     case .regions(let back): PacketLength.request(2 + back.bytes.count, path: path, isLogin: true)
-    case .status, .telemetry, .path, .access, .keepAlive: PacketLength.request(9, path: path)
+    case .status, .telemetry, .path, .access, .keepAlive, .postsSince: PacketLength.request(9, path: path)
     }
   }
 }

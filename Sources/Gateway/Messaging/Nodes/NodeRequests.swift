@@ -159,8 +159,8 @@ public final class NodeRequests {
     given[node] = time
   }
 
-  /// Until the question has a later time than the node had last: it would ignore the question. `nil`: now, because it has, or because the radio's clock
-  /// was set back.
+  /// Until the question has a later time than the node had last: it would ignore the question. `nil`: now, because it
+  /// has, or because the radio's clock was set back.
   private func pause(before question: NodeQuestion, to node: PublicKey) -> Duration? {
     guard let last = given[node], let present = messenger.synchronizer.radioTime, last >= present else { return nil }
     // A command has a time of its own.
@@ -211,9 +211,10 @@ public final class NodeRequests {
     messenger.nodes?.roomKnowsUs(room)
   }
 
-  /// The first 4 bytes of SHA-256(tag ‖ type 2 ‖ 4 zeros ‖ our key), as a text with these bytes has. Source: `simple_room_server/MyMesh.cpp`.
-  static func acknowledgement(ofSign tag: AckCode, by own: PublicKey) -> AckCode {
-    .expected(time: tag.value.byteSwapped, attempt: 2, text: Text(bytes: [0, 0, 0, 0]), sender: own)
+  /// The first 4 bytes of SHA-256(tag ‖ type 2 ‖ time ‖ our key), as a text with these bytes has. Source: `simple_room_server/MyMesh.cpp`.
+  static func acknowledgement(ofSign tag: AckCode, since time: UInt32, by own: PublicKey) -> AckCode {
+    let text = Text(bytes: NodeQuestion.sign(since: time))
+    return .expected(time: tag.value.byteSwapped, attempt: 2, text: text, sender: own)
   }
 
   /// Telemetry that another program has asked for, or that came too late, is a reading, too: this push names its node. A binary response names none.
@@ -295,9 +296,9 @@ public final class NodeRequests {
     }
     // Not before: a command that was not sent starts nothing anew.
     if asked.question.restarts { messenger.nodes?.does(.restarts, asked.contact.key) }
-    guard asked.question != .keepAlive else {
+    if let since = asked.question.sinceOfSign {
       sign = connection.identity.map {
-        (room: asked.contact.key, code: Self.acknowledgement(ofSign: sent.ackOrTag, by: $0.info.key))
+        (room: asked.contact.key, code: Self.acknowledgement(ofSign: sent.ackOrTag, since: since, by: $0.info.key))
       }
       return .success(.sent)
     }

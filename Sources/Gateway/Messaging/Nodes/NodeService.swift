@@ -33,6 +33,8 @@ public final class NodeService {
   public var answered: (NodeAnswer, PublicKey) -> Void = { _, _ in }
   /// Called when a room has answered what it answers only to those whom it knows.
   var roomKnowsUs: (PublicKey) -> Void = { _ in }
+  /// Called with the time of a room that has answered a login.
+  var roomTold: (UInt32, Contact) -> Void = { _, _ in }
   /// Rooms that let us in since this program started, but ignore our posts.
   private var readOnly: Set<PublicKey> = []
 
@@ -165,6 +167,7 @@ public final class NodeService {
     case .login(let login):
       loggedIn.insert(contact.key)
       noteAccess(login, contact)
+      if contact.type == .room, let time = login.serverTime { roomTold(time, contact) }
     case .status: keep(.status, contact) { answer.write(to: &$0) }
     case .telemetry: keep(.telemetry, contact) { answer.write(to: &$0) }
     case .path(let found): use(found.out, contact)

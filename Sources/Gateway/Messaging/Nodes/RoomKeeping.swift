@@ -27,9 +27,9 @@ public final class RoomKeeping {
     var waits = 0
   }
 
-  private let messenger: Messenger
-  private let service: NodeService
-  private let log: Log
+  let messenger: Messenger
+  let service: NodeService
+  let log: Log
   /// The interval of signs of life; zero: none.
   var interval: Duration
   private var rooms: [PublicKey: Room] = [:]
@@ -38,6 +38,10 @@ public final class RoomKeeping {
   private var keptAt: [PublicKey: MonotonicTime] = [:]
   /// Rooms that let anybody read. A login without a password makes a reader of us there, and posts too old: it is not tried twice.
   private var openRooms: Set<PublicKey> = []
+  /// Rooms whose clock is behind their own posts.
+  var clocks: [PublicKey: SlowRoomClock] = [:]
+  /// Rooms that are being asked for posts that they would not send.
+  var catchUps: [PublicKey: LoopTask] = [:]
   /// When the store is read again for rooms that have come or gone.
   private let looking = Alarm()
   private var watching: LoopTask?
@@ -61,10 +65,11 @@ public final class RoomKeeping {
     log = messenger.log
     messenger.postWasUnanswered = { [weak self] in self?.postWasUnanswered($0) }
     service.roomKnowsUs = { [weak self] in self?.knowsUs($0) }
+    service.roomTold = { [weak self] in self?.told($0, $1) }
     service.credentials.changed = { [weak self] in self?.lookSoon() }
   }
 
-  private var loop: EventLoop { messenger.loop }
+  var loop: EventLoop { messenger.loop }
 
   // MARK: Which rooms
 
@@ -85,12 +90,18 @@ public final class RoomKeeping {
     watching = nil
     for room in rooms.values { room.task?.cancel() }
     rooms = [:]
+    for (key, task) in catchUps {
+      task.cancel()
+      // The next login begins it anew.
+      keptAt[key] = nil
+    }
+    catchUps = [:]
   }
 
   /// Another radio is attached: it has to log in to its rooms itself.
   func radioReplaced() {
     linkDown()
-    keptAt = [:]
+    (keptAt, clocks) = ([:], [:])
     messenger.forgettings = [:]
   }
 
@@ -211,7 +222,7 @@ public final class RoomKeeping {
     return room.tried.map { $0 + min(Self.loginPause * (1 << min(max(0, room.failures - 1), 10)), longest) }
   }
 
-  private func result(
+  func result(
     _ ask: () async throws(Refusal) -> NodeAnswer
   ) async throws(CancellationError) -> Result<NodeAnswer, Refusal> {
     let result: Result<NodeAnswer, Refusal>
@@ -242,7 +253,7 @@ public final class RoomKeeping {
     if !hasKnownUs(key, since: asked) { room.needsLogin = true }
   }
 
-  private func hasKnownUs(_ key: PublicKey, since time: MonotonicTime) -> Bool {
+  func hasKnownUs(_ key: PublicKey, since time: MonotonicTime) -> Bool {
     keptAt[key].map { $0 >= time } ?? false
   }
 

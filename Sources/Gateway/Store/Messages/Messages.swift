@@ -275,6 +275,19 @@ extension Store {
       .integer(radio(id)?.firstMessage ?? 1), .integer(radio(id)?.lastMessage ?? .max), .integer(id))?.integer ?? 0
   }
 
+  /// The latest time of a room's posts, by the room's clock, among the newest ten thousand messages; `nil`: there is
+  /// none. `after`: the number of the last message that does not count; `time`: the last time that does.
+  public func newestPost(
+    of room: KeyPrefix, after message: Int64 = 0, notAfter time: UInt32 = .max
+  ) throws(StoreError) -> UInt32? {
+    try value(
+      """
+      SELECT max(sender_time) FROM messages WHERE id > max(?1, (SELECT max(id) FROM messages) - 10000) AND kind = ?2
+        AND sender = ?3 AND sender_time <= ?4
+      """, .integer(message), .text(StoredMessage.Kind.room.rawValue), .blob(room.bytes), .integer(Int64(time))
+    )?.integer.map { UInt32(clamping: $0) }
+  }
+
   /// The newest message's id; 0: there is none.
   public func lastMessageID() throws(StoreError) -> Int64 {
     try value("SELECT max(id) FROM messages")?.integer ?? 0
