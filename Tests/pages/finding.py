@@ -124,3 +124,13 @@ def conversations_are_found_by_words_in_any_order(world):
     browser.until("the channel alone", lambda: [one.get_attribute("data-id") for one in browser.all("a.conversation")] == [PUBLIC])
     browser.go(world.host.base + "/conversations?find=pub%20nothing")
     browser.shows("No conversation is called", ".list")
+
+
+@test
+def an_address_with_a_place_that_is_none_shows_the_newest(world):
+    word = "newest" + secrets.token_hex(4)
+    world.gateway.say(f"chan r3 0 a {word}")
+    browser = world.open(f"/conversations/{PUBLIC}?at=nowhere")
+    browser.until("an address without it", lambda: "at=" not in browser.path())
+    to_the_end(browser)
+    browser.shows(word, ".chat-scroll")

@@ -130,12 +130,21 @@ export class OpenChat {
     this.#readBefore = known?.read ?? "0";
     this.unreadBefore = known?.unread ?? 0;
     this.#at = route.get("at");
-    if (this.#at) this.#chat.around(this.#at);
+    if (this.#at) this.#around(this.#at);
     else if (this.unreadBefore > 40) this.#chat.around(this.#readBefore);
     else this.#chat.newest();
   }
 
   // MARK: What the address says
+
+  /** A place that the gateway refuses is none, however often it is asked: the newest is shown. */
+  async #around(at) {
+    await this.#chat.around(at);
+    if (this.#chat.trouble?.status !== 400 || route.id !== this.id || route.get("at") !== at) return;
+    this.#at = null;
+    route.set({ at: undefined });
+    this.#chat.newest();
+  }
 
   update() {
     const at = route.get("at");
@@ -143,7 +152,7 @@ export class OpenChat {
       this.#at = at;
       this.#flashed = null;
       if (this.#chat.find(at)) this.#goTo(at);
-      else this.#chat.around(at);
+      else this.#around(at);
     }
     this.#searchFor(route.values.has("q") ? route.get("q") : null);
     this.#showDetails();
