@@ -5,7 +5,7 @@ import { full, when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { has, t } from "../parts/words.js";
 import { ask, freshID, order } from "../stores/api.js";
-import { keepDraft, ofCommand } from "../stores/drafts.js";
+import { documentDraft, keepDocument, keepDraft, ofCommand } from "../stores/drafts.js";
 import { draftOf } from "../stores/kept.js";
 import { query } from "../stores/query.js";
 import { onKeys } from "../shell/keys.js";
@@ -17,6 +17,8 @@ const PAGE = 100;
 /** Rows that are kept while new ones come; then the newest are read anew. */
 const MOST_ROWS = 2000;
 const SHOWS = ["commands", "documents"];
+/** Answers that are awaited, by the command's id: a view that is opened meanwhile waits for them as well. */
+const underWay = new Map();
 
 export class View {
   #shell;
@@ -105,19 +107,45 @@ class Commands {
     this.failed = make("p", { class: "trouble-line", role: "alert" });
     fill(place, this.form, make("h2", { text: t("commands.list") }), this.failed, this.list, this.more);
     this.offer();
+    addEventListener("storage", this.#follow);
+    const sent = this.form && this.#sent;
+    if (sent && underWay.has(sent.id)) busy(this.button, () => this.#await(sent));
+    else if (sent && this.#isDraft(sent)) this.answer.textContent = t("commands.unanswered");
     this.load();
   }
+
+  close() { removeEventListener("storage", this.#follow); }
 
   get isRefused() { return this.#trouble !== null && !this.#isLoading; }
 
   #draft(name) { return ofCommand(name, this.#shell.session.person); }
+
+  /** The message that the hub has not answered yet, in any view or tab: `{id, gateway, body}`. */
+  get #sent() { return documentDraft(this.#draft("sent")); }
+
+  /** Whether it is what is written. */
+  #isDraft({ gateway, body }) { return Object.entries({ gateway, to: body.to, text: body.text }).every(([name, value]) => draftOf(this.#draft(name)) === value); }
 
   /** With what is written, the gateway for which it is: a name may be somebody else's in another one's mesh. */
   #keep() {
     const isWritten = Boolean(this.to.value.trim() || this.text.value.trim());
     for (const field of [this.to, this.text]) keepDraft(this.#draft(field.name), field.value);
     keepDraft(this.#draft("gateway"), isWritten ? this.gateway.value || draftOf(this.#draft("gateway")) : "");
+    if (!isWritten) keepDocument(this.#draft("sent"), null);
   }
+
+  /** What another tab writes and sends: a draft that is here as well would be sent twice, or lost with what is written over it. */
+  #follow = ({ key }) => {
+    const fields = [this.to, this.text];
+    if (key !== "meshpost.drafts" || document.hasFocus() && [...fields, this.gateway].includes(document.activeElement)) return;
+    const [to, text, gateway] = ["to", "text", "gateway"].map((name) => draftOf(this.#draft(name)));
+    // To whom the last one went stays.
+    if (!to && !text && !this.text.value.trim()) return;
+    [this.to.value, this.text.value] = [to, text];
+    if (!gateway || gateway === this.gateway.value) return;
+    this.gateway.value = this.gateway.dataset.version = "";
+    this.offer();
+  };
 
   /** What was chosen; where there are several, nobody but the person does. A draft for one gateway at the address of another is for neither. */
   #wanted(names) {
@@ -155,32 +183,56 @@ class Commands {
   }
 
   async #order() {
+    this.#keep();
+    const command = this.what.value;
+    const body = { command, ...(command === "send" ? { to: this.to.value, text: this.text.value } : {}) };
+    const said = { gateway: this.gateway.value, body };
+    // The id stays until the hub has answered: sent again, also from another view or tab, it is the same command. What was changed meanwhile is another one.
+    const { id, ...before } = this.#sent ?? {};
+    const sent = { ...said, id: JSON.stringify(before) === JSON.stringify(said) ? id : freshID() };
+    // The others do no harm twice, and a message that has no answer stays what it is meanwhile.
+    if (command === "send") keepDocument(this.#draft("sent"), sent);
+    if (!underWay.has(sent.id)) {
+      const path = `/v1/gateways/${encodeURIComponent(sent.gateway)}/commands?wait_s=10`;
+      underWay.set(sent.id, order(path, { id: sent.id, ...body }, { patience: 40_000 }).finally(() => underWay.delete(sent.id)));
+    }
+    await this.#await(sent);
+  }
+
+  async #await(sent) {
     this.answer.textContent = t("commands.under-way");
     this.#isCut = false;
-    const command = this.what.value;
-    const [path, body] = [`/v1/gateways/${encodeURIComponent(this.gateway.value)}/commands?wait_s=10`, { command, ...(command === "send" ? { to: this.to.value, text: this.text.value } : {}) }];
-    // The id stays until the hub has answered: sent again after a cut it is the same command. What was changed meanwhile is another one.
-    const said = path + JSON.stringify(body);
-    if (this.said !== said) [this.said, this.id] = [said, undefined];
-    this.id ??= freshID();
     try {
-      const state = await order(path, { id: this.id, ...body }, { patience: 40_000 });
-      this.id = undefined;
-      this.answer.textContent = state.answer?.error ?? t(`commands.${state.state}`);
-      if (state.state !== "refused" && this.text.value === body.text) {
-        this.text.value = "";
-        for (const name of ["to", "text", "gateway"]) keepDraft(this.#draft(name), "");
-      }
+      this.#ended(sent, await underWay.get(sent.id));
     } catch (trouble) {
-      if (!trouble.isCut) this.id = undefined;
+      if (!trouble.isCut) this.#forget(sent);
       this.#isCut = trouble.isCut;
       this.answer.textContent = trouble.message;
     }
     this.load();
   }
 
+  #forget({ id }) { if (this.#sent?.id === id) keepDocument(this.#draft("sent"), null); }
+
+  /** The hub has it, or has refused it. What is written by now, here or in another view or tab, is another one and stays. */
+  #ended(sent, { state, answer }) {
+    this.#forget(sent);
+    this.answer.textContent = answer?.error ?? t(`commands.${state}`);
+    if (state === "refused") return;
+    if ((this.gateway.value || sent.gateway) === sent.gateway && this.to.value === sent.body.to && this.text.value === sent.body.text) this.text.value = "";
+    if (this.#isDraft(sent)) for (const name of ["gateway", "to", "text"]) keepDraft(this.#draft(name), "");
+  }
+
+  /** What has no answer yet may be in the list, where nobody awaits one any more. */
+  #find(rows) {
+    const sent = this.#sent;
+    const row = sent && !underWay.has(sent.id) && rows.find((one) => one.id === sent.id && one.gateway === sent.gateway);
+    if (row) this.#ended(sent, row);
+  }
+
   /** A command that was queued or has ended, as the stream tells it. */
   came(row) {
+    this.#find([row]);
     if (this.#isLoading) this.#meanwhile.push(row);
     const at = this.#rows.findIndex((one) => idOf(one) === idOf(row));
     if (at >= 0) this.#rows[at] = row;
@@ -197,6 +249,7 @@ class Commands {
     this.#isLoading = true;
     try {
       const page = await ask(query("/v1/commands", { limit: PAGE, before: isMore ? this.#next : undefined }));
+      this.#find(page.commands);
       const known = new Set(page.commands.map(idOf));
       // What was read before stays behind what is new.
       if (isMore) this.#rows = [...this.#rows, ...page.commands.filter((row) => !this.#rows.some((one) => idOf(one) === idOf(row)))];

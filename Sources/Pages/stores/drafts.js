@@ -43,7 +43,7 @@ function own(person) {
     const document = DOCUMENT.exec(name);
     if (document) return name === ofDocument(document[1], person);
     const note = NOTE.exec(name);
-    return note ? name === ofNote(note[1], person) : !name.startsWith(COMMAND) || ["to", "text", "gateway"].some((field) => name === ofCommand(field, person));
+    return note ? name === ofNote(note[1], person) : !name.startsWith(COMMAND) || name === ofCommand(name.split(" ")[1], person);
   };
   return Object.keys(drafts.value).filter(isOwn);
 }
