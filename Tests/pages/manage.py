@@ -90,6 +90,48 @@ def a_private_channel_is_created_once_though_the_answer_is_lost(world):
 
 
 @test
+def what_is_typed_while_a_change_is_under_way_stays(world):
+    browser = world.open("/gateway/channels")
+    hold = """const real = window.fetch; let held = new Promise((resolve) => { window.release = resolve; });
+      window.fetch = async (path, ...more) => { const answer = await real(path, ...more); if (/^[/]v1[/](channels[/](add|region)|radio[/]set)$/.test(path)) await held; return answer; };"""
+    value = lambda id: browser.script("return document.getElementById(arguments[0]).value", id)  # noqa: E731
+    name, field = f"#t{secrets.token_hex(4)}", browser.find("#channel-name")
+    browser.script(hold)
+    browser.type("#channel-name", name + Keys.ENTER)
+    browser.until("the channel", lambda: name in channels(world))
+    field.clear()
+    browser.type("#channel-name", "#another")
+    browser.script("window.release()")
+    browser.shows("is in slot", "#channels")
+    assert value("channel-name") == "#another", value("channel-name")
+    browser.until("its row", lambda: browser.all(f'[data-leaves="{name}"]'))
+    region = f"region-{channels(world)[name]['channel']}"
+    browser.press("#channels summary", name)
+    browser.script(hold)
+    browser.type(f"#{region}", "valley" + Keys.ENTER)
+    browser.until("its region", lambda: channels(world)[name].get("region") == "valley")
+    browser.type(f"#{region}", "s")
+    browser.script("window.release()")
+    browser.shows("valley", "#channels summary")
+    assert value(region) == "valleys", value(region)
+    leave(browser, name)
+    browser.until("it to be gone", lambda: name not in channels(world))
+    before = world.gateway.ask("GET", "/v1/radio")["settings"]["name"]
+    try:
+        browser.go(f"{world.host.base}/gateway")
+        browser.find("#set-name").clear()
+        browser.script(hold)
+        browser.type("#set-name", "Hill" + Keys.ENTER)
+        browser.until("the name", lambda: world.gateway.ask("GET", "/v1/radio")["settings"]["name"] == "Hill")
+        browser.type("#set-name", "top")
+        browser.script("window.release()")
+        browser.shows("Saved.", '[data-setting="name"]')
+        assert value("set-name") == "Hilltop", value("set-name")
+    finally:
+        world.gateway.ask("POST", "/v1/radio/set", {"name": before})
+
+
+@test
 def codes_of_links_are_right(world):
     browser = world.open("/conversations")
     squares = """return import("/pages/parts/qr.js").then(({ squares }) => squares(arguments[0])?.map((row) => row.map(Number).join("")).join("") ?? null)"""

@@ -51,9 +51,10 @@ export class View {
 
   async #add() {
     await this.#change(async () => {
-      await put(`/v1/people/${encodeURIComponent(this.name.value)}`, { role: this.role.value, password: this.password.value });
-      this.name.value = "";
-      this.password.value = "";
+      const [name, password] = [this.name.value, this.password.value];
+      await put(`/v1/people/${encodeURIComponent(name)}`, { role: this.role.value, password });
+      // Who is written next, meanwhile, stays.
+      if (this.name.value === name && this.password.value === password) this.name.value = this.password.value = "";
     });
   }
 

@@ -11,7 +11,7 @@ import { query } from "../stores/query.js";
 import { inTurn } from "../stores/turn.js";
 import { confirmed } from "../shell/dialog.js";
 import { to } from "../shell/route.js";
-import { form, labelled, PATIENCE_MS } from "./form.js";
+import { empty, form, labelled, PATIENCE_MS } from "./form.js";
 import { isLink, scanning, shownLink } from "./shared.js";
 import { tell, told } from "./marks.js";
 
@@ -103,7 +103,9 @@ export class Channels {
       async () => {
         const given = control.value.trim();
         await order(`/v1/channels/${what}`, { channel: digest, ...(given ? body(given) : {}) }, { patience: PATIENCE_MS });
-        control.value = control.dataset.before = given;
+        // What was typed meanwhile stays.
+        if (control.value.trim() === given) control.value = given;
+        control.dataset.before = given;
         this.#read();
         return t("saved");
       }, { name: t(`channels.${what}`) });
@@ -137,11 +139,12 @@ export class Channels {
     const name = make("input", { ...plain, id: "channel-name", required: true, dir: "auto" });
     const key = make("input", { ...plain, id: "channel-key", dir: "ltr" });
     const join = async () => {
+      const sent = [name.value, key.value];
       const [channel, secret] = [name.value.trim(), key.value.replace(/\s/g, "")];
       if (!isLink(channel)) checkName(channel);
       else if (!/^meshcore:\/\/channel\//i.test(channel)) throw new Error(t("link.of-node"));
       const answer = await order("/v1/channels/add", { channel, ...(secret ? { secret } : {}) }, { patience: PATIENCE_MS });
-      name.value = key.value = "";
+      [name, key].forEach((control, at) => empty(control, sent[at]));
       this.#read();
       return t("channels.joined", { name: answer.name, slot: answer.slot });
     };
@@ -156,7 +159,8 @@ export class Channels {
     // The same until the radio has it: after an answer that was lost, the channel may be there already.
     let secret = freshID();
     const create = async () => {
-      const channel = name.value.trim();
+      const sent = name.value;
+      const channel = sent.trim();
       checkName(channel);
       let answer;
       try {
@@ -168,7 +172,7 @@ export class Channels {
       const region = answer.region ? `&region_scope=${encodeURIComponent(answer.region)}` : "";
       const written = `meshcore://channel/add?name=${encodeURIComponent(channel)}&secret=${secret}${region}`;
       secret = freshID();
-      name.value = "";
+      empty(name, sent);
       fill(link, make("p", { text: t("channels.new-done", { name: answer.name }) }), shownLink(written),
         make("div", { class: "row" },
           make("button", { type: "button", class: "button", text: t("channels.hide"), on: { click: () => { fill(link); name.focus(); } } })));

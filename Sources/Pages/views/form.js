@@ -13,6 +13,9 @@ export function labelled(control, label, why) {
     why ? make("p", { class: "quiet small", id: `${control.id}-why`, text: why }) : null);
 }
 
+/** What was sent is done: a field that holds something else by now keeps it. */
+export function empty(control, sent) { if (control.value === sent) control.value = ""; }
+
 /**
  * `doing()`: has it done, and resolves with the words for it; what it throws is said, and what was typed stays. `control`: what a refusal is about.
  * `name`: of what the button is for, where several are called the same.

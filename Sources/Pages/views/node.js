@@ -219,8 +219,10 @@ export class NodeDetails {
       state.textContent = t("ask.asked");
       state.className = "small quiet";
       try {
-        const answer = await order("/v1/node/login", { node: node.key, password: password.value }, { patience: PATIENCE_MS });
-        password.value = "";
+        const given = password.value;
+        const answer = await order("/v1/node/login", { node: node.key, password: given }, { patience: PATIENCE_MS });
+        // What was typed meanwhile stays.
+        if (password.value === given) password.value = "";
         state.textContent = t(answer.admin ? "ask.admin" : answer.read_only ? "ask.read-only" : "ask.guest");
         state.className = "small good-words";
       } catch (trouble) {

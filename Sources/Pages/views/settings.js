@@ -153,7 +153,7 @@ export class Settings {
     const value = field.shown ? field.shown(String(settings[field.name] ?? "")) : settings[field.name];
     return this.#row({ ...field, most }, `set-${field.name}`, value, async (given) => {
       this.#radio = await order("/v1/radio/set", { [field.name]: given }, { patience: PATIENCE_MS });
-      this.#drawAgain(`set-${field.name}`, () => this.#field(field));
+      this.#drawAgain(`set-${field.name}`, () => this.#field(field), given);
       gateway.load();
     });
   }
@@ -174,7 +174,7 @@ export class Settings {
       const value = given === "" ? undefined : field.kind === "number" ? Number(given) : given === "true" ? true : given === "false" ? false : given;
       await order("/v1/documents", { key, ...(value === undefined ? {} : { value }) });
       this.#documents.set(key, { value });
-      this.#drawAgain(`document-${field.name}`, () => this.#document(field));
+      this.#drawAgain(`document-${field.name}`, () => this.#document(field), given);
     });
   }
 
@@ -192,11 +192,17 @@ export class Settings {
     if (hadFocus) fresh.querySelector("button").focus();
   }
 
-  #drawAgain(id, drawn) {
-    const old = document.getElementById(id)?.form;
-    if (!old) return;
+  /** As it is after the change to `given`. What was typed meanwhile stays. */
+  #drawAgain(id, drawn, given) {
+    const control = document.getElementById(id);
+    if (!control) return;
+    const old = control.form;
+    const [typed, isTyping] = [control.value, control === document.activeElement];
     const fresh = drawn();
+    const isOther = typed.trim() !== given;
+    if (isOther) fresh.querySelector(".field").value = typed;
     [fresh.querySelector("[role=status]").className, fresh.querySelector("[role=status]").textContent] = ["small good-words", t("saved")];
     this.#replace(old, fresh);
+    if (isOther && isTyping) fresh.querySelector(".field").focus();
   }
 }
