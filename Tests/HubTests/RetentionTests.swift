@@ -248,6 +248,10 @@ import Testing
     let removed = try await store.removeGateway("g") { _ in }
     #expect(removed.messages == 1)
     #expect(try await shown() == ["first"])
+    // `watch` begins behind it.
+    let newest = try JSONValue(parsing: await store.messages(ListQuery(limit: 1)))["messages"]?.array
+    #expect(newest?.compactMap { $0["body"]?["text"]?.string } == ["first"])
+    #expect(try await store.figures(now: Self.now).total == 1)
     #expect(try await store.number("SELECT count(*) FROM messages WHERE body LIKE '%secret%'") == 0)
     #expect(try await store.newestPosition() == before, "no later message has its position")
     try await take(store, "h", .messages, [heard(2, "secret")])

@@ -41,6 +41,9 @@ extension HubStore {
     return (events, messages)
   }
 
+  /// SQL: the identity of a message of which only the position is left. No report has it: an identity of a gateway's own has two slashes.
+  static let identityOfEmptied = "'removed/' || CAST(position AS TEXT)"
+
   /// Forgets that the gateway heard the next messages behind a position, and deletes those that nobody else heard. Of the newest message only the
   /// position stays, as in a purge: readers do not see it, and another gateway that reports the message later adds it again. `nil`: there is no
   /// further message.
@@ -59,7 +62,7 @@ extension HubStore {
         "DELETE FROM messages WHERE \(own) AND position < (SELECT max(position) FROM messages)", after, last, gateway)
       let emptied = try database.run(
         """
-        UPDATE messages SET body = '', channel = NULL, identity = 'removed/' || CAST(position AS TEXT) WHERE \(own)
+        UPDATE messages SET body = '', channel = NULL, at = 0, identity = \(Self.identityOfEmptied) WHERE \(own)
         """, after, last, gateway)
       try database.run("DELETE FROM heard WHERE message > ?1 AND message <= ?2 AND gateway = ?3", after, last, gateway)
       return deleted + emptied

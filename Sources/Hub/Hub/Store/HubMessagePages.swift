@@ -64,8 +64,10 @@ extension HubStore {
     let came = "CASE WHEN arrived = 0 THEN at ELSE arrived END AS came"
     let found = try find(
       query, from: "messages", key: "position",
-      scan: "SELECT position, \(at), channel, \(came) FROM messages WHERE position \(query.comparison) ?1 \(settled)",
-      came: "came", filter: "(CAST(?5 AS TEXT) IS NULL OR m.channel = ?5) AND \(gateway)",
+      scan: """
+        SELECT position, \(at), channel, \(came) FROM messages
+        WHERE position \(query.comparison) ?1 AND identity <> \(Self.identityOfEmptied) \(settled)
+        """, came: "came", filter: "(CAST(?5 AS TEXT) IS NULL OR m.channel = ?5) AND \(gateway)",
       values: [query.channel, query.gateway], size: "\(bytes("b.body")) + coalesce(\(heard), 0)")
     let list = try joined(found.rows)
     return JSONWriter.object(["messages": list.map { RawJSON($0.json) }, "next": found.next])
