@@ -64,4 +64,22 @@ import Testing
     _ = try Store(Store.Settings(location: link))
     #expect(access(file, F_OK) == 0)
   }
+
+  @Test func `a name that begins with an accent keeps it out of its folder's name`() {
+    let folder = scratch.folder.path()
+    let accented = "\(folder)/\u{301}gw.db"
+    #expect(symlink("real.db", accented) == 0)
+    #expect(DatabaseFile.behindLinks(accented).unicodeScalars.elementsEqual("\(folder)/real.db".unicodeScalars))
+  }
+
+  @Test func `a file without a name that can be written down keeps that of its link`() {
+    var pipes: [Int32] = [0, 0]
+    #expect(pipe(&pipes) == 0)
+    defer { for descriptor in pipes { close(descriptor) } }
+    let end = "/proc/self/fd/\(pipes[0])"
+    #expect(DatabaseFile.behindLinks(end) == end)
+    let notUTF8: [CChar] = [-1, 0]
+    #expect(symlink(notUTF8, link) == 0)
+    #expect(DatabaseFile.behindLinks(link) == link)
+  }
 }

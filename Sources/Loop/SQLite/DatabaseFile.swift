@@ -31,21 +31,30 @@ public enum DatabaseFile {
   private static let mostLinks = 40
 
   /// The file behind symbolic links, which may be missing: SQLite keeps the log there, not beside the link. A link of another user in a folder for all,
-  /// which the system follows for nobody, is returned as it is.
+  /// which the system follows for nobody, is returned as it is, and so is one to a file without a name that this program can write down: a pipe in
+  /// `/dev/fd`, a removed file, a name that is not UTF-8.
   public static func behindLinks(_ location: String) -> String {
     var facts = stat()
-    guard stat(location, &facts) == 0 || errno == ENOENT else { return location }
+    let isThere = stat(location, &facts) == 0
+    guard isThere || errno == ENOENT else { return location }
     var name = location
     for _ in 0..<mostLinks {
       var buffer = [CChar](repeating: 0, count: 4096)
       let count = readlink(name, &buffer, buffer.count)
-      guard count > 0 else { return name }
-      let target = String(decoding: buffer.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+      guard count > 0 else { return !isThere || isFile(name, facts) ? name : location }
+      let bytes = buffer.prefix(count).map { UInt8(bitPattern: $0) }
+      guard let target = String(validating: bytes, as: UTF8.self) else { return location }
       // By scalars: a name may begin with an accent.
-      let folder = name.unicodeScalars.lastIndex(of: "/").map { String(name[...$0]) } ?? ""
+      let folder = name.unicodeScalars.lastIndex(of: "/").map { String(name.unicodeScalars[...$0]) } ?? ""
       name = target.utf8.first == UInt8(ascii: "/") ? target : folder + target
     }
     return location
+  }
+
+  /// Whether `name` is the file with these facts.
+  private static func isFile(_ name: String, _ facts: stat) -> Bool {
+    var found = stat()
+    return stat(name, &found) == 0 && found.st_dev == facts.st_dev && found.st_ino == facts.st_ino
   }
 
   private static func cannotOpen(_ file: String) -> SQLiteError {

@@ -19,7 +19,7 @@ extension Store {
   }
 
   private static func folder(of location: String) -> String {
-    location.unicodeScalars.lastIndex(of: "/").map { String(location[...$0]) } ?? "."
+    location.unicodeScalars.lastIndex(of: "/").map { String(location.unicodeScalars[...$0]) } ?? "."
   }
 
   /// The gateway runs as the owner of the folder.
