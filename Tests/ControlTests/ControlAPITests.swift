@@ -70,7 +70,9 @@ import Transport
     let api: ControlAPI
     let location: String
 
-    init() throws {
+    /// `left`: the name of a file that is there before.
+    init(left: String? = nil) throws {
+      if let left { _ = scratch.write(left, "left by an earlier run") }
       // As in the daemon: the failing write shows that the peer has disconnected.
       signal(SIGPIPE, SIG_IGN)
       let log = Log(level: .error, sink: { _, _ in })
@@ -393,6 +395,12 @@ import Transport
     let client = try fixture.client("GET /v1/backup")
     let isMade = client.read(until: "SQLite format 3")
     #expect(isMade && access(kept, F_OK) == 0)
+  }
+
+  @Test func `a start removes the copy of a backup that a kill cut off`() throws {
+    let fixture = try Fixture(left: "gw.db.copying")
+    #expect(access(fixture.store.location, F_OK) == 0)
+    #expect(access(fixture.store.location + ".copying", F_OK) != 0)
   }
 
   @Test func `a thousand requests whose client disconnected leave nothing behind`() throws {

@@ -16,7 +16,11 @@ final class BackupAPI {
   private let dependencies: ControlAPI.Dependencies
   private var isMaking = false
 
-  init(_ dependencies: ControlAPI.Dependencies) { self.dependencies = dependencies }
+  init(_ dependencies: ControlAPI.Dependencies) {
+    self.dependencies = dependencies
+    // Of a gateway that was killed while it made one.
+    removeCopy()
+  }
 
   private var store: Store { dependencies.store }
   /// No name that somebody would give to a backup: what is there is deleted.
@@ -54,9 +58,11 @@ final class BackupAPI {
     }
   }
 
+  private func removeCopy() { for suffix in ["", "-wal", "-shm", "-journal"] { unlink(location + suffix) } }
+
   /// The file has no name: it is deleted with its last byte sent, or with this process.
   private func copy() async throws -> OwnedDescriptor {
-    defer { for suffix in ["", "-wal", "-shm", "-journal"] { unlink(location + suffix) } }
+    defer { removeCopy() }
     do {
       store.settle()
       let backup = try store.beginBackup(to: location)
