@@ -59,9 +59,9 @@ struct ConfigurationText {
     return (text("name"), text("url"), table.line, isHub && !text("link").isExactly("http"))
   }
 
-  /// The upstreams that an operator added to the running gateway. They are in files beside its database.
+  /// The upstreams that an operator added to the running gateway. They are in files beside its database, or beside the file behind a link.
   static func added(beside store: String) -> [Upstream] {
-    let folder = store + ".upstreams"
+    let folder = Folder.resolved(store) + ".upstreams"
     return Files.names(in: folder).filter { $0.hasSuffix(".toml") }.compactMap { name in
       // `try?`: an invalid one still has its name.
       let table = Files.read("\(folder)/\(name)").flatMap { try? TOMLParser.parse($0) }
