@@ -137,14 +137,17 @@ import Testing
   @Test func `of the contacts that a list lacks, those count as overwritten that the radio has lost`() throws {
     let shop = try Shop()
     for number in 1...3 { add(shop, UInt8(number), daysAgo: 1) }
+    // No radio keeps it through a restart.
+    add(shop, 4, daysAgo: 1, type: NodeType.none)
     var lost: [String] = []
     shop.store.write { store throws(SQLiteError) in
-      lost = try store.removeContacts(notIn: [key(3)], at: Shop.moment) { $0 == key(1) }
+      lost = try store.removeContacts(notIn: [key(3)], at: Shop.moment) { $0 != key(2) }
     }
     try shop.store.commitNow()
     #expect(lost == ["n1"])
     #expect(try shop.store.isEvicted(key(1)) && !shop.store.isEvicted(key(2)))
     #expect(try shop.store.contact(key(3))?.onRadio == true)
-    #expect(try shop.seqs().count == 2)
+    #expect(try !shop.store.isEvicted(key(4)) && shop.store.contact(key(4))?.onRadio == false)
+    #expect(try shop.seqs().count == 3)
   }
 }

@@ -270,6 +270,18 @@ import VirtualRadio
     #expect(confirmed == start + .seconds(1) && changes.doubtful.isEmpty)
   }
 
+  @Test func `a path that was reset does not bring back a contact that the radio has lost`() {
+    var changes = ContactChanges()
+    changes.attached(to: key, kept: [])
+    let start = MonotonicTime(seconds: 1000)
+    changes.confirmed(.resetPath(key), at: start)
+    #expect(changes.isOpen(key) && !changes.decidesPlace(of: key))
+    changes.lost(at: start + .seconds(3))
+    #expect(changes.isOpen(key) && !changes.decidesPlace(of: key))
+    changes.confirmed(.addUpdateContact(birch), at: start + .seconds(4))
+    #expect(changes.decidesPlace(of: key))
+  }
+
   @Test func `a right to run commands and an older path are not put back`() {
     var granted = birch
     granted.mayCommand = true

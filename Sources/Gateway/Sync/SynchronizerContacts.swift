@@ -161,8 +161,10 @@ extension Synchronizer {
     var lost: [String] = []
     try await store.save { store throws(SQLiteError) in
       if let seen {
-        // Open changes are put back, and told, by themselves.
-        lost = try store.removeContacts(notIn: seen, at: moment) { wasRestarted && !contacts.changes.isOpen($0) }
+        // Open changes are put back, and told, by themselves; a path that was reset brings no contact back.
+        lost = try store.removeContacts(notIn: seen, at: moment) {
+          wasRestarted && !contacts.changes.decidesPlace(of: $0)
+        }
       }
       try store.setContactWatermark(
         radio: radio, lastModified: watermark, fullAt: isFull ? moment.milliseconds : nil)

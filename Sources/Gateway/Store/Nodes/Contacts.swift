@@ -92,11 +92,12 @@ extension Store {
     var lost: [String] = []
     let known = try database.rows("SELECT key FROM contacts WHERE on_radio = 1") { PublicKey(bytes: $0.blob(0)) }
     for key in known.filter({ !seen.contains($0) }) where try markRemoved(key) {
-      let wasLost = isLost(key)
+      let contact = try read(key)?.contact
+      // The firmware keeps contacts without a type in its RAM only: no restart leaves any.
+      let wasLost = contact?.type != NodeType.none && isLost(key)
       if wasLost {
         try setEvicted(key, true)
-        let name = try read(key)?.contact.name
-        lost.append(name.flatMap { $0.bytes.isEmpty ? nil : $0.string } ?? key.prefix.hex)
+        lost.append((contact?.name).flatMap { $0.bytes.isEmpty ? nil : $0.string } ?? key.prefix.hex)
       }
       try append(.contactRemoved, at: moment, body: EventBody.removed(key, overwritten: wasLost))
     }

@@ -74,6 +74,9 @@ struct ContactChanges {
   /// Whether there is a change of the contact that may not be on the radio's flash.
   func isOpen(_ key: PublicKey) -> Bool { recent[key] != nil || doubtful[key] != nil }
 
+  /// Whether a change of the contact that may not be on the radio's flash shows whether the radio has to have it.
+  func decidesPlace(of key: PublicKey) -> Bool { (recent[key] ?? doubtful[key]).map { $0.wish != .floods } ?? false }
+
   /// Whether the contact's last change is that it was removed.
   func isRemoved(_ key: PublicKey) -> Bool { (recent[key] ?? doubtful[key])?.wish == .isGone }
 
