@@ -156,7 +156,8 @@ public final class NodeRequests {
   func gave(_ time: UInt32, to node: PublicKey) {
     let present = messenger.synchronizer.radioTime ?? 0
     given = given.filter { $0.value >= present }
-    given[node] = time
+    // A post that goes once more has its old time.
+    given[node] = max(given[node] ?? 0, time)
   }
 
   /// Until the question has a later time than the node had last: it would ignore the question. `nil`: now, because it
