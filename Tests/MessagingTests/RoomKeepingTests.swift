@@ -110,6 +110,16 @@ import Timing
       try bench.run("time") { bench.loop.now >= end }
     }
 
+    /// The gateway has a post of this time, by the room's clock.
+    func hear(postOf time: UInt32) throws {
+      let post = ContactMessage(
+        snr: nil, sender: room.key.prefix, path: ReceivedPath(raw: 0), textType: .signedPlain, senderTime: time,
+        author: [1, 2, 3, 4], text: "news")
+      let moment = bench.synchronizer.now
+      bench.store.write { store throws(SQLiteError) in _ = try store.insert(.contact(post), at: moment) }
+      try bench.store.commitNow()
+    }
+
     func logInFirst() throws {
       try service.credentials.set("hello", for: room.key)
       polling.linkUp()
@@ -218,16 +228,8 @@ import Timing
   {
     let fixture = try Fixture()
     let (bench, service) = (fixture.bench, fixture.service)
-    func hear(postOf time: UInt32) throws {
-      let post = ContactMessage(
-        snr: nil, sender: fixture.room.key.prefix, path: ReceivedPath(raw: 0), textType: .signedPlain, senderTime: time,
-        author: [1, 2, 3, 4], text: "news")
-      let moment = bench.synchronizer.now
-      bench.store.write { store throws(SQLiteError) in _ = try store.insert(.contact(post), at: moment) }
-      try bench.store.commitNow()
-    }
     let newest: UInt32 = 1_795_000_000
-    try hear(postOf: newest)
+    try fixture.hear(postOf: newest)
     // It was started anew, and has no clock of its own.
     fixture.clock = 1_715_770_000
     try fixture.logInFirst()
@@ -236,7 +238,7 @@ import Timing
     #expect(fixture.sinces == [1], "it was acknowledged")
     fixture.clock += 60
     let last = fixture.clock - 30
-    try hear(postOf: last)
+    try fixture.hear(postOf: last)
     let stored = try #require(try bench.store.contact(fixture.room.key))
     func logIn() throws {
       _ = try bench.result("a login") { () throws(Refusal) in try await service.logIn(stored, password: nil) }.get()
@@ -249,5 +251,22 @@ import Timing
     try logIn()
     try fixture.pass(.seconds(50))
     #expect(fixture.sinces.count == 2, "the clock is right")
+  }
+
+  @Test func `a room whose clock was set back is asked for its posts once no post of ours is under way`() throws {
+    let fixture = try Fixture()
+    let (bench, service) = (fixture.bench, fixture.service)
+    try fixture.hear(postOf: 1_795_000_000)
+    fixture.clock = 1_715_770_000
+    try fixture.post()
+    let stored = try #require(try bench.store.contact(fixture.room.key))
+    let answer = try bench.result("a login") { () throws(Refusal) in
+      try await service.logIn(stored, password: "hello")
+    }
+    _ = try answer.get()
+    let loggedIn = bench.loop.now
+    try bench.run("the question for all posts") { fixture.sinces == [1] }
+    let asked = try #require(fixture.signs.first)
+    #expect(try bench.state("p").hasEnded || asked - loggedIn >= .seconds(300), "the room would ignore the post")
   }
 }

@@ -42,6 +42,8 @@ extension RoomKeeping {
   private static let leastLag: UInt32 = 60
   /// How often the room is asked for its posts after a login, if it does not acknowledge that.
   private static let mostCalls = 3
+  /// How often that waits for a post of ours.
+  private static let mostPostWaits = 30
   /// The answer to a flooded login brings a path, which the sign of life needs; and then the room gets one, for its
   /// acknowledgement.
   private static let untilPath: Duration = .seconds(10)
@@ -73,31 +75,45 @@ extension RoomKeeping {
 
   private func catchUp(_ key: PublicKey) async throws(CancellationError) {
     let store = messenger.store
-    for _ in 0..<Self.mostCalls {
+    var (calls, waits, wasAsked) = (0, 0, false)
+    while calls < Self.mostCalls {
       try await loop.sleep(for: Self.untilPath)
       guard let stored = store.ifReadable({ try store.contact(key) }), stored.onRadio, let clock = clocks[key] else {
         return catchUps[key] = nil
       }
+      // The room would ignore a post that is under way, which is older.
+      if messenger.session.hasTransmitted(to: key), waits < Self.mostPostWaits {
+        waits += 1
+        continue
+      }
+      calls += 1
       let asked = loop.now
+      var isAsked = false
       let (first, latest) = (clock.message, clock.latest(at: asked))
       // 1: all that the room has. What came before is not stored again.
       let since = store.ifReadable({ try store.newestPost(of: key.prefix, after: first, notAfter: latest) }) ?? 1
-      // The room would ignore a post that is under way, which is older; and it takes no flooded sign of life.
-      if !messenger.session.hasTransmitted(to: key), stored.contact.outPath != nil {
+      // It takes no flooded sign of life.
+      if stored.contact.outPath != nil {
         let answer = try await result { () async throws(Refusal) in
           try await service.askOnce(.postsSince(since), stored.contact, .relayed)
         }
-        if case .failure(let refusal) = answer { log.info("room \(stored.contact.name.string): \(refusal)") }
+        switch answer {
+        case .success: (isAsked, wasAsked) = (true, true)
+        case .failure(let refusal): log.info("room \(stored.contact.name.string): \(refusal)")
+        }
       }
       try await loop.sleep(for: Self.patience)
-      if hasKnownUs(key, since: asked) {
+      // Another answer of a room that was not asked for its posts says nothing of them.
+      if isAsked, hasKnownUs(key, since: asked) {
         catchUps[key] = nil
         return
       }
     }
     catchUps[key] = nil
+    let words =
+      wasAsked ? "has not acknowledged that it is asked for its posts" : "could not be asked for its posts along a path"
     log.warning(
-      "a room whose clock was set back (\(key.prefix.hex)) has not acknowledged that it is asked for its posts: set "
-        + "its clock, or remove it from the radio's contacts and add it again")
+      "a room whose clock was set back (\(key.prefix.hex)) \(words): set its clock, or remove it from the radio's "
+        + "contacts and add it again")
   }
 }
