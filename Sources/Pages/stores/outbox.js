@@ -33,6 +33,9 @@ class Outbox extends Store {
 
   get #ours() { return this.#all.filter((entry) => !entry.gateway || entry.gateway === live.gateway); }
 
+  /** Those of all conversations, also of one that has begun with it and is in no list yet. */
+  get all() { return this.#ours; }
+
   of(conversation) { return this.#ours.filter((entry) => entry.conversation === conversation); }
 
   get count() { return this.#ours.filter((entry) => !entry.trouble).length; }

@@ -9,6 +9,7 @@ import { allRows, order } from "../stores/api.js";
 import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
+import { nodeName, nodes } from "../stores/nodes.js";
 import { outbox } from "../stores/outbox.js";
 import { query } from "../stores/query.js";
 import { inTurn } from "../stores/turn.js";
@@ -46,7 +47,7 @@ export class Waiting {
         make("a", { class: "button", href: "/gateway", text: t("nav.gateway") })),
       this.rest, this.list);
     this.#ends = [
-      gateway.subscribe(() => this.#look()), outbox.subscribe(() => this.#draw()), conversations.subscribe(() => this.#draw()),
+      gateway.subscribe(() => this.#look()), outbox.subscribe(() => this.#draw()), conversations.subscribe(() => this.#draw()), nodes.subscribe(() => this.#draw()),
       live.on("message", (row) => { if (row.direction === "sent") this.#load(); }), live.on("linked", () => this.#load()),
       live.on("again", () => { if (this.#isRefused) this.#load(); }),
     ];
@@ -86,10 +87,9 @@ export class Waiting {
   }
 
   #draw() {
-    const own = conversations.list.flatMap(({ conversation }) => outbox.of(conversation));
     // What the gateway has taken meanwhile is told once.
     const known = new Set((this.#rows ?? []).map(({ id }) => id.split("/")[0]));
-    const items = [...own.filter(({ id }) => !known.has(id)).map((entry) => this.#own(entry)), ...(this.#rows ?? []).map((row) => this.#row(row))];
+    const items = [...outbox.all.filter(({ id }) => !known.has(id)).map((entry) => this.#own(entry)), ...(this.#rows ?? []).map((row) => this.#row(row))];
     const kept = new Map();
     refill(this.list, items.map(({ id, version, make: made }) => {
       const old = this.#shown.get(id);
@@ -100,7 +100,7 @@ export class Waiting {
     this.#shown = kept;
     if (!this.#rows) return;
     this.count.textContent = items.length ? t("wait.count", { count: items.length }) : "";
-    if (!items.length && !this.#isRefused) fill(this.rest, make("p", { text: t("wait.none") }));
+    if (!this.#isRefused) fill(this.rest, items.length ? null : make("p", { text: t("wait.none") }));
   }
 
   /** `words`: attributes of `why`. */
@@ -113,10 +113,21 @@ export class Waiting {
 
   /** In this browser alone. */
   #own({ id, conversation, at, text, trouble }) {
-    const name = shownName(conversations.get(conversation));
+    const name = this.#nameOf(conversation);
     const [why, words] = trouble ? [trouble.words, { class: "bad-words", lang: "en" }] : [t("wait.here"), {}];
     return { id, version: JSON.stringify([name, why]), make: () => this.#card({ id, name, at, text, conversation, why, words },
       button("retry", "", () => (trouble ? outbox.retry(id) : outbox.flush())), button("discard", "danger", () => outbox.discard(id))) };
+  }
+
+  /** Before its first message a node has no conversation. */
+  #nameOf(conversation) {
+    const known = conversations.get(conversation);
+    if (known) return shownName(known);
+    const [, kind, digits] = /^(\w+):(.*)$/.exec(conversation) ?? [];
+    if (kind !== "node") return digits ?? conversation;
+    if (!nodes.isLoaded && !nodes.isReading && !nodes.trouble) nodes.need();
+    const node = nodes.byPrefix(digits);
+    return node ? nodeName(node) : digits;
   }
 
   #row(row) {
