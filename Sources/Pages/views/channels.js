@@ -33,6 +33,7 @@ function checkName(name) {
 export class Channels {
   #ends;
   #isRead = false;
+  #isRefused = false;
   #rows = new Map();
   #read = inTurn(() => this.#ask());
 
@@ -48,6 +49,7 @@ export class Channels {
     this.#ends = [
       gateway.subscribe(() => this.#suggest()),
       live.on("linked", this.#read),
+      live.on("again", () => { if (this.#isRefused) this.#read(); }),
       live.on("journal", ({ kind, body }) => { if (kind === "channel" || kind === "document" && body.key.startsWith("channel/")) this.#read(); }),
     ];
     this.#suggest();
@@ -61,11 +63,12 @@ export class Channels {
     try {
       [channels, { documents: relayed }] = await Promise.all([allRows("/v1/channels"), ask("/v1/documents?prefix=channel/")]);
     } catch (trouble) {
+      this.#isRefused = true;
       // What was shown stays.
       if (!this.#isRead) showTrouble(this.place, trouble, this.#read);
       return;
     }
-    this.#isRead = true;
+    [this.#isRead, this.#isRefused] = [true, false];
     showTrouble(this.place, null);
     const relay = new Map(relayed.map((one) => [one.key, one.value]));
     const rows = channels.filter((one) => one.name !== "").map((one) => {
@@ -82,7 +85,10 @@ export class Channels {
 
   #suggest() {
     const names = (gateway.status?.radio?.regions ?? []).filter((name) => name !== "*" && !name.startsWith("$"));
-    if (this.regions.childElementCount !== names.length) fill(this.regions, names.map((name) => make("option", { value: name })));
+    const known = names.join("\n");
+    if (this.regions.dataset.known === known) return;
+    this.regions.dataset.known = known;
+    fill(this.regions, names.map((name) => make("option", { value: name })));
   }
 
   // MARK: One channel
@@ -156,6 +162,7 @@ export class Channels {
   #newForm() {
     const name = make("input", { ...plain, id: "channel-new", required: true, dir: "auto" });
     const link = make("div", { class: "plain" });
+    let tried = "";
     // The same until the radio has it: after an answer that was lost, the channel may be there already.
     let secret = freshID();
     const create = async () => {
@@ -163,6 +170,9 @@ export class Channels {
       const channel = sent.trim();
       checkName(channel);
       let answer;
+      // Another name is another channel: with the same key, each would read the other.
+      if (tried && tried !== channel) secret = freshID();
+      tried = channel;
       try {
         answer = await order("/v1/channels/add", { channel, secret }, { patience: PATIENCE_MS });
       } catch (trouble) {
