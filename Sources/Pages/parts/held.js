@@ -9,7 +9,8 @@ function nameOf(one) { return `${one.localName} ${one.id || one.dataset.does || 
 /** As `fill`. What has the focus in `place` has it afterwards; if it is gone, what is called the same or stands there by then. */
 export function refill(place, ...children) {
   const held = place.contains(document.activeElement) ? document.activeElement : null;
-  const all = () => [...place.querySelectorAll(REACHED)];
+  // What is folded away cannot have the focus.
+  const all = () => [...place.querySelectorAll(REACHED)].filter((one) => one.checkVisibility());
   const like = () => all().filter((one) => nameOf(one) === nameOf(held));
   const [at, before] = held ? [all().indexOf(held), like()] : [-1, []];
   fill(place, ...children);

@@ -9,6 +9,7 @@ import { query } from "../stores/query.js";
 import { confirmed, openDialog } from "../shell/dialog.js";
 import { route, to } from "../shell/route.js";
 import { form, labelled, PATIENCE_MS } from "./form.js";
+import { told } from "./marks.js";
 import { scanning, shownLink } from "./shared.js";
 
 /** Buttons that change the radio's contacts, or hand the node on. Made once for a node: what they bring redraws its details, and their words stay. */
@@ -47,15 +48,19 @@ export function contactActions(key) {
     /** What can be done with the node as it is now. */
     show(shown) {
       node = shown;
+      const held = [add, share, link, remove].find((one) => one === document.activeElement);
       add.hidden = node.on_radio;
       remove.hidden = share.hidden = link.hidden = !node.on_radio;
+      // The one that was pressed may be gone with what it did.
+      if (held?.hidden) (node.on_radio ? link : add).focus();
     },
   };
 }
 
-/** The link of this gateway's own radio, for others to add it. */
-export async function showOwnLink() {
+/** The link of this gateway's own radio, for others to add it. `isWanted()`: whether one still waits for it: a radio answers slowly. */
+export async function showOwnLink(isWanted) {
   const { link } = await ask("/v1/contacts/export", { patience: PATIENCE_MS });
+  if (!isWanted()) return;
   openDialog(t("contact.own"), make("p", { class: "quiet small", text: t("contact.own-why") }), shownLink(link));
 }
 
@@ -80,6 +85,8 @@ export function openAdding() {
     let key = given.toLowerCase();
     if (isKey()) await order("/v1/contacts/add", { key, name: name.value.trim(), type: type.value }, { patience: PATIENCE_MS });
     else ({ key } = await order("/v1/contacts/import", { link: given }, { patience: PATIENCE_MS }));
+    // Who has closed it meanwhile is elsewhere, and stays there.
+    if (!dialog.open) { told(t("contact.added")); return ""; }
     dialog.close();
     route.go(to("nodes", key));
     return t("contact.added");

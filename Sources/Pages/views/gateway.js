@@ -19,9 +19,9 @@ import { styled } from "../shell/styled.js";
 import { facts } from "./details.js";
 import { tell, told } from "./marks.js";
 
-async function showLink() {
+async function showLink(isWanted) {
   const { showOwnLink } = await import("./contact.js");
-  await showOwnLink();
+  await showOwnLink(isWanted);
 }
 
 export class View {
@@ -59,7 +59,7 @@ export class View {
         make("div", { class: "row wrap" },
           make("button", { type: "button", class: "button", on: { click: (event) => this.#advert(event.currentTarget, false) } }, icon("antenna"), t("gateway.advert")),
           make("button", { type: "button", class: "button", text: t("gateway.advert-flood"), on: { click: (event) => this.#advert(event.currentTarget, true) } }),
-          make("button", { type: "button", class: "button", text: t("contact.own"), data: { does: "link" }, on: { click: (event) => this.#do(event.currentTarget, showLink) } }))),
+          make("button", { type: "button", class: "button", text: t("contact.own"), data: { does: "link" }, on: { click: (event) => this.#do(event.currentTarget, () => showLink(() => this.page.isConnected)) } }))),
       this.alerts, this.cards, this.own, this.airtime, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.channels, this.settings);
     if (route.id !== "waiting") fill(shell.main, this.page);
     this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); this.#loadLetters(); }), live.on("journal", ({ kind }) => { if (kind === "alert" || kind === "power") this.#loadAlerts(); }), live.on("again", () => { for (const load of this.#wanting) { this.#wanting.delete(load); load(); } })];
@@ -282,12 +282,13 @@ export class View {
     // It is asked again a minute later.
     try {
       module = await styled("nodes", import("./own-radio.js"));
-      found = await allRows(query("/v1/readings", { node: "self", kind: "node_status", limit: module.MOST_HOURS }));
+      const read = (limit) => allRows(query("/v1/readings", { node: "self", kind: "node_status", limit }));
+      const known = this.own.dataset.newest;
+      // A chart that is pointed at stays as it is until there is another reading: an hour later, and then all are read.
+      if (known && String((await read(1)).at(-1)?.at) === known) return;
+      found = await read(module.MOST_HOURS);
     } catch { return; }
-    const newest = String(found.at(-1)?.at);
-    // A chart that is pointed at stays as it is until there is another reading.
-    if (this.own.dataset.newest === newest) return;
-    this.own.dataset.newest = newest;
+    this.own.dataset.newest = String(found.at(-1)?.at);
     module.showOwnRadio(this.own, found.sort((a, b) => a.at - b.at));
   }
 

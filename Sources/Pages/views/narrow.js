@@ -23,6 +23,7 @@ function labelOf(node) { return nodeName(node) + nodes.digits(node); }
 
 export class Narrow {
   #ends;
+  #isClosed = false;
   /** A value's name in the address: the list's search may be there beside a conversation's. */
   #name;
 
@@ -48,7 +49,10 @@ export class Narrow {
     this.#ends = [nodes.subscribe(() => { this.#offer(); this.update(); }), conversations.subscribe(() => this.update())];
   }
 
-  close() { for (const end of this.#ends) end(); }
+  close() {
+    this.#isClosed = true;
+    for (const end of this.#ends) end();
+  }
 
   #get(name) { return route.get(this.#name(name)) || null; }
 
@@ -109,7 +113,8 @@ export class Narrow {
     if (!typed) { this.#set({ from: "" }); return; }
     // Else a name that is typed at once is nobody's.
     await nodes.need();
-    if (this.from.value.trim() !== typed) return;
+    // Who has left the search meanwhile has another address.
+    if (this.#isClosed || this.from.value.trim() !== typed) return;
     const wanted = typed.toLocaleLowerCase();
     const like = nodes.list.filter((node) => [labelOf(node), nodeName(node), node.name, node.key].some((one) => one?.toLocaleLowerCase() === wanted));
     this.#set({ from: like.length === 1 ? like[0].key : typed });

@@ -95,13 +95,17 @@ export class Search {
 
   async #page(values, before) {
     const { signal } = this.#ending;
+    const isPressed = this.more.contains(document.activeElement);
     // No button while it is read: the same page would be there twice.
     fill(this.more, t("search.looking"));
     try {
       const rows = await allRows(query("/v1/messages", { ...values, before }), { signal });
       if (signal.aborted) return;
       rows.reverse();
-      this.list.append(...rows.map((row) => make("li", {}, this.#hit(row))));
+      const hits = rows.map((row) => make("li", {}, this.#hit(row)));
+      this.list.append(...hits);
+      // The button is gone: who pressed it goes on where it was, unless elsewhere by now.
+      if (isPressed && document.activeElement === document.body) hits[0]?.firstChild.focus({ preventScroll: true });
       this.#count += rows.length;
       if (!before) say(t("search.count", { count: this.#count }));
       if (rows.length < PAGE) fill(this.more, this.#count ? null : this.#narrow.isSet ? t("search.no-match") : t("search.none", { words: this.words }));
