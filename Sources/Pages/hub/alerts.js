@@ -127,6 +127,8 @@ export class View {
       this.#isLoading = false;
     }
     if (this.#isStale || wanted !== this.#wanted) { this.#isStale = false; this.#load(); }
+    // Its rules can be chosen.
+    this.#drawChips();
     this.#draw();
   }
 
