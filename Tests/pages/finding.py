@@ -42,7 +42,7 @@ def words_are_found_as_they_are_typed_with_their_senders(world):
     browser.type("#list-search", word[:-2])
     hits(2)
     # The name is a word as those of the text are, in any order.
-    browser.keys(" r3")
+    browser.keys(word[-2:] + " r3")
     hits(1)
     browser.shows("of r3", ".list-found .hit")
     browser.keys(*[Keys.BACKSPACE] * 3)
