@@ -55,8 +55,9 @@ struct MoveNote: Equatable {
   /// An empty database beside that, to compare it with.
   static func fresh(_ database: String) -> String { part(database) + ".new" }
 
-  /// Removes a backup that was prepared, and does not take the database's place: it has all the secrets of one.
+  /// Removes a backup that was prepared, and does not take the database's place: it has all the secrets of one. Also a note whose writing was cut off.
   static func removeParts(_ database: String) {
+    unlink(location(database) + ".new")
     for name in [part(database), fresh(database)] {
       for suffix in ["", "-wal", "-shm", "-journal"] { unlink(name + suffix) }
     }
