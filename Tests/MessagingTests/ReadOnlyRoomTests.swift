@@ -38,8 +38,11 @@ import Testing
   ) throws -> LoginSuccess? {
     let answer = Push.loginSuccess(
       LoginSuccess(permissions: permissions, prefix: room.key.prefix, serverTime: 1, acl: acl, firmwareLevel: 1))
-    // After the radio has accepted the question.
-    fixture.bench.loop.schedule(after: .milliseconds(200)) { fixture.bench.own.push(answer) }
+    // After the radio has accepted the question, which waits for its clock behind a post.
+    fixture.bench.swallow { [unowned bench = fixture.bench] command in
+      if case .sendLogin = command { bench.loop.schedule(after: .milliseconds(200)) { bench.own.push(answer) } }
+      return false
+    }
     let result = try fixture.bench.result("an answer") { () throws(Refusal) in
       try await fixture.service.logIn(fixture.stored, password: password, keepsReadOnly: keeps)
     }
