@@ -16,6 +16,19 @@ extension WholeProgramTests {
       return (try program.ended(), program.lines)
     }
 
+    @Test func `setup finds upstreams that were added beside the database behind a link`() throws {
+      let (scratch, name) = (Scratch(), "hub=https://new.example.org")
+      scratch.makeFolder("disk/gw.db.upstreams")
+      _ = scratch.write("disk/gw.db", "")
+      _ = scratch.write(
+        "disk/gw.db.upstreams/hub.toml", "name = \"hub\"\nkind = \"hub\"\nurl = \"https://added.example.org/\"\n")
+      let link = scratch.location("link.db")
+      #expect(symlink("disk/gw.db", link) == 0)
+      let file = scratch.write("etc.toml", "[store]\nlocation = \"\(link)\"\n[radio]\nlink = \"auto:\"\n")
+      let refused = try meshpost(["setup", "--no-start", "--config", file, "--unattended", "--upstream", name])
+      #expect(refused.code == 64 && refused.lines.joined().contains("was added by"), "\(refused.lines)")
+    }
+
     @Test func `setup refuses a URL, a token and a PIN where they are asked for`() throws {
       let scratch = Scratch()
       let store = "[store]\nlocation = \"\(scratch.location("gw.db"))\"\n"

@@ -406,19 +406,6 @@ extension WholeProgramTests {
       #expect(try String(contentsOfFile: file, encoding: .utf8).contains("name = \"third\""))
     }
 
-    @Test func `setup finds upstreams that were added beside the database behind a link`() throws {
-      let (scratch, name) = (Scratch(), "hub=https://new.example.org")
-      scratch.makeFolder("disk/gw.db.upstreams")
-      _ = scratch.write("disk/gw.db", "")
-      _ = scratch.write(
-        "disk/gw.db.upstreams/hub.toml", "name = \"hub\"\nkind = \"hub\"\nurl = \"https://added.example.org/\"\n")
-      let link = scratch.location("link.db")
-      #expect(symlink("disk/gw.db", link) == 0)
-      let file = scratch.write("etc.toml", "[store]\nlocation = \"\(link)\"\n[radio]\nlink = \"auto:\"\n")
-      let refused = try meshpost(["setup", "--no-start", "--config", file, "--unattended", "--upstream", name])
-      #expect(refused.code == 64 && refused.lines.joined().contains("was added by"), "\(refused.lines)")
-    }
-
     @Test func `an invalid file is replaced on request, and a copy is kept`() throws {
       let scratch = Scratch()
       for (number, written) in ["[radio\n", "\u{0}\u{0}\u{0}", "link = \n[gateway]\nid = \"x\"\n"].enumerated() {

@@ -28,6 +28,15 @@ import VirtualRadio
     return question?.answer?.outcome
   }
 
+  /// A run that adds the contact and ends two seconds later.
+  private func addInARun(on machine: InventedMachine, in scratch: Scratch) throws {
+    let pair = try Pair(on: machine, in: scratch)
+    pair.sync()
+    tell(pair, .addUpdateContact(birch))
+    pair.pass(2)
+    pair.store.settle()
+  }
+
   private func isOnRadio(_ pair: Pair) -> Bool {
     if case .replied(.contact)? = tell(pair, .getContactByKey(key)) { true } else { false }
   }
@@ -159,13 +168,7 @@ import VirtualRadio
   @Test(arguments: [true, false])
   func `the next run puts back what the radio lost, and nothing if the radio ran on`(_ isAnew: Bool) throws {
     let scratch = Scratch(), machine = InventedMachine()
-    do {
-      let pair = try Pair(on: machine, in: scratch)
-      pair.sync()
-      tell(pair, .addUpdateContact(birch))
-      pair.pass(2)
-      pair.store.settle()
-    }
+    try addInARun(on: machine, in: scratch)
     // Its table is that of a radio which has not written the change.
     let pair = try Pair(on: machine, in: scratch, age: isAnew ? .zero : .seconds(600))
     pair.sync()
@@ -181,13 +184,7 @@ import VirtualRadio
     _ seconds: Double, _ isBack: Bool
   ) throws {
     let scratch = Scratch(), machine = InventedMachine()
-    do {
-      let pair = try Pair(on: machine, in: scratch)
-      pair.sync()
-      tell(pair, .addUpdateContact(birch))
-      pair.pass(2)
-      pair.store.settle()
-    }
+    try addInARun(on: machine, in: scratch)
     // Somebody has removed it meanwhile, or the radio has lost it.
     let pair = try Pair(on: machine, in: scratch)
     pair.pass(seconds)
