@@ -51,17 +51,20 @@ export function chart(title, points, show = (value) => number(value, 1)) {
       make("span", { "aria-hidden": "true", text: low === high ? t("chart.always", { value: show(low) }) : `${show(low)} – ${show(high)}` }), when(last.at, "brief")));
 }
 
-/** Labels of times, but for those that would go beyond an edge or into another. `part(at)`: how far along the chart. */
+/** Labels of times, but for those that would go beyond an edge or into another on a phone's chart, in a wide font. `part(at)`: how far along the chart. */
 function axis(marks, part) {
   const shown = [];
+  let end = 0;
   for (const { at, words } of marks) {
     const place = part(at);
-    if (place < 0.1 || place > 0.9 || place - (shown.at(-1)?.place ?? -1) < 0.2) continue;
+    const half = (4 * words.length + 2) / 264;
+    if (place - half < end || place + half > 1) continue;
+    end = place + half;
     const label = make("span", { text: words });
     label.style.left = `${(place * 100).toFixed(2)}%`;
-    shown.push({ place, label });
+    shown.push(label);
   }
-  return make("div", { class: "chart-axis quiet", "aria-hidden": "true" }, shown.map(({ label }) => label));
+  return make("div", { class: "chart-axis quiet", "aria-hidden": "true" }, shown);
 }
 
 /** The points between one gap and the next. */
