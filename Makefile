@@ -22,7 +22,9 @@ run: packages
 
 ## test: everything, with what it needs installed
 test: packages test-packages $(PYTHON_ENV)/ready $(HOME_ASSISTANT)/ready lint bluez-bench machine
+	@date '+%T: building the tests'
 	./Tests/build
+	@date '+%T: running the tests'
 	./Tests/run
 
 ## quick: what has changed since the last commit, built, and tested by the suites that are about it: yes or no within a minute or two
