@@ -147,6 +147,7 @@ public struct HubServer: Sendable {
     let maintenance = RetentionService(stores: api.stores, retention: configuration.retention, access: access)
     // Uses of tokens are shown only in the pages, so without pages nothing records them.
     let uses = api.web.map { _ in Task { [access] in await TokenUses(stores: api.stores, access: access).run() } }
+    let pushes = api.web.map { web in Task { await web.pushes.run() } }
     let linkList = Task { [api] in await api.links.run() }
     let others = [
       probe, Task { [api] in await LogSummary(stores: api.stores).run() },
@@ -167,6 +168,7 @@ public struct HubServer: Sendable {
     defer {
       for task in others { task.cancel() }
       uses?.cancel()
+      pushes?.cancel()
       linkList.cancel()
     }
     let application = Application(
@@ -182,6 +184,7 @@ public struct HubServer: Sendable {
       throw ListenFailure(error, host: configuration.host, port: configuration.port) ?? error
     }
     uses?.cancel()
+    pushes?.cancel()
     linkList.cancel()
     // A hub that stops does not wait for an unavailable database.
     let problem = api.stores.probe.problem()
@@ -189,6 +192,7 @@ public struct HubServer: Sendable {
     for kept in [tasks, registry.tasks, live.tasks] { await kept.end(waits: waits) }
     if waits {
       await uses?.value
+      await pushes?.value
       await linkList.value
       await api.stores.copyLog(atEnd: true)
     }

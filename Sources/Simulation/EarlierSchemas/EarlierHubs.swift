@@ -10,6 +10,7 @@ extension EarlierSchema {
 
   private static func hubSteps(onPostgres: Bool) -> [(number: Int, sql: String)] {
     [
+      (25, "DROP TABLE push_key; DROP TABLE push_subscriptions"),
       (24, "DROP INDEX states_by_time"),
       (23, "DROP INDEX events_by_message"),
       (22, "ALTER TABLE messages DROP COLUMN settled; ALTER TABLE updates DROP COLUMN beyond"),
