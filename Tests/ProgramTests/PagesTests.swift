@@ -69,6 +69,7 @@ extension WholeProgramTests {
           [web]
           url = "http://127.0.0.1:\(rig.hubPort)"
           pages = "\(PagesHost.pages)"
+          push_services = ["127.0.0.1"]
           """)
       try rig.startHub()
       for (person, role, password) in [("ana", "administer", "correct horse"), ("vera", "view", "battery staple")] {

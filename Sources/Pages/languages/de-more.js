@@ -62,4 +62,5 @@ export default {
   "rule.hub_database": "Datenbank des Hubs", "rule.hub_store_lost": "Datenbank des Hubs verloren", "rule.retention_held": "Löschen wartet auf eine Bestätigung",
   "span.seconds": "{count} s", "span.minutes": "{count} min", "span.hours": "{hours} h {minutes} min", "span.days": "{count} d {hours} h",
   "day.today": "Heute", "day.yesterday": "Gestern", loading: "Wird geladen…", here: "hier", yes: "ja", no: "nein", upstreams: "Server", message: "Nachricht", back: "Zurück",
+  "notify.title": "Benachrichtigungen",
 };
