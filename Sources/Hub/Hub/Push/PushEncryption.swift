@@ -94,7 +94,8 @@ struct PushKey: Sendable {
   }
 
   private static func read(_ der: [UInt8]) -> OpaquePointer? {
-    der.withUnsafeBufferPointer { buffer -> OpaquePointer? in
+    guard !der.isEmpty else { return nil }
+    return der.withUnsafeBufferPointer { buffer -> OpaquePointer? in
       var place = buffer.baseAddress
       return d2i_AutoPrivateKey(nil, &place, buffer.count)
     }

@@ -14,10 +14,12 @@ actor PushSender {
   /// Of more messages since the last look, the oldest are left out.
   private static let mostMessages = 1000
   private static let pushesAtOnce = 8
+  /// Of one look; those who wait the longest come first.
+  private static let mostAttempts = 40
   /// Milliseconds between two pushes to one browser.
   static let leastBetween: Int64 = 10_000
-  /// Milliseconds for one attempt: afterwards another hub may try.
-  private static let attemptLasts: Int64 = 90_000
+  /// Milliseconds for the attempts of a look: afterwards another hub may try.
+  private static let attemptLasts: Int64 = 180_000
   private static let firstRetry: Int64 = 30_000
   private static let longestRetry: Int64 = 3_600_000
   /// The longest pause that a push service may ask for.
@@ -120,12 +122,12 @@ actor PushSender {
       try await stores.writer.skipPushes(idle)
       keptAt = now
     }
-    await push(attempts, key, at: now)
+    await push(attempts.sorted { $0.one.nextAt < $1.one.nextAt }.prefix(Self.mostAttempts), key, at: now)
   }
 
   /// Some at a time.
-  private func push(_ attempts: [Attempt], _ key: PushKey, at now: Int64) async {
-    var rest = attempts[...]
+  private func push(_ attempts: ArraySlice<Attempt>, _ key: PushKey, at now: Int64) async {
+    var rest = attempts
     while !rest.isEmpty, !Task.isCancelled {
       let some = Array(rest.prefix(Self.pushesAtOnce))
       rest = rest.dropFirst(some.count)
