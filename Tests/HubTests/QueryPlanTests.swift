@@ -110,6 +110,10 @@ import Testing
     _ = try await store.oldEvents(of: "g", "message", after: 0, before: 9, latest: 9, limit: 10)
     _ = try await store.oldContacts(of: "g", after: "", before: 9, limit: 10)
     _ = try await store.lacks("1 x")
+    _ = try await store.livePushes(since: 0, at: 9)
+    _ = try await store.pushSubscriptions(of: "ana")
+    _ = try await store.pushMessages(after: 0, through: 9, limit: 10)
+    _ = try await store.pushAlerts(after: 0, through: 9)
   }
 
   @Test func `no query scans a whole table`() async throws {
