@@ -130,14 +130,15 @@ import UntrustedText
 
     let stores: HubStores
     let sender: PushSender
-    private let service = Service()
+    private let service: Service
 
     init(_ location: String) async throws {
       stores = try HubStores(location: location)
       var reader = TOMLReader(try TOMLParser.parse(Array("url = \"https://hub.example\"".utf8)))
       let read = HubWebSettings(&reader)
       let settings = try #require(read)
-      let service = service
+      let service = Service()
+      self.service = service
       sender = PushSender(stores, settings) { request in
         service.state.withLock { state -> Result<HTTPResponse, OutgoingRequest.Failure> in
           state.got.append(request)
