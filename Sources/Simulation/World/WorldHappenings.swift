@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import EventLoop
-import Timing
-
 extension World {
   func perform(_ happening: Happening) throws {
     switch happening {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import ArgumentParser
 import Console
 import ControlShapes
 import EventLoop

@@ -2,7 +2,6 @@
 
 import ArgumentParser
 import Glibc
-import HTTP
 import Transport
 import UntrustedText
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
-import Glibc
 import HTTP
 import JSON
 import PageServer

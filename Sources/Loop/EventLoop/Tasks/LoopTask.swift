@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Glibc
-import Synchronization
 import Timing
 
 /// Runs tasks on the loop's thread, one after the other, in its turns. No thread pool is started.

@@ -3,7 +3,6 @@
 import EarlierSchemas
 import EventLoop
 import FoundationEssentials
-import Glibc
 import HTTP
 import Hub
 import JSON
