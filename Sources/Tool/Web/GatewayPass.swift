@@ -124,10 +124,7 @@ final class GatewayPass {
   }
 
   private func refuse(_ responder: HTTPResponder, _ status: Int, _ words: String) {
-    let body = JSONWriter.object { json in
-      json.field("error", words)
-      json.field("code", "gateway")
-    }
+    let body: [UInt8] = .object(["error": .string(words), "code": .string("gateway")])
     responder.respond(HTTPResponse(status: status, headers: Self.headers(.whole, ""), body: body + [10]))
   }
 }
