@@ -48,10 +48,7 @@ extension EventLoop {
 
   /// Sleeps until `time`. Throws if the task is cancelled before.
   public func sleep(until time: MonotonicTime) async throws(CancellationError) {
-    let waiter = Waiter()
-    let timer = schedule(at: time) { waiter.resume() }
-    defer { timer.cancel() }
-    try await waiter.wait()
+    try await Waiter().wait(until: time, on: self)
   }
 
   public func sleep(for duration: Duration) async throws(CancellationError) { try await sleep(until: now + duration) }
