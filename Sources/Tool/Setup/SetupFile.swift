@@ -30,8 +30,8 @@ extension Setup {
     var tokenKey: String { isBroker ? "password_file" : "token_file" }
     var isBroker: Bool { ["mqtt:", "mqtts:", "ws:", "wss:"].contains { url.hasPrefix($0) } }
 
-    init(name: String, url: String, user: String? = nil, tokenFile: String? = nil) {
-      (self.name, self.url, self.user, self.tokenFile) = (name, ServerURL.plain(url), user, tokenFile)
+    init(name: String, url: String, tokenFile: String? = nil) {
+      (self.name, self.url, self.tokenFile) = (name, ServerURL.plain(url), tokenFile)
     }
 
     /// `text`: `[NAME=]URL`; `tokens`, `users`, `rights` and `starts`: `[NAME=]…`, without a name for the first.
