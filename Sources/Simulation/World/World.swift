@@ -134,24 +134,33 @@ final class World {
       \(plan.exchanges == true ? "[relay]\nmessages_from_hub = true\nchannels = [\"Public\"]" : "")
       [store]
       location = "\(folder)/gw.db"
-      [control]
-      socket = "\(folder)/ctl"
-      [[upstream]]
-      name = "hub"
-      url = "http://127.0.0.1:\(try hub.port(of: name))"
-      token_file = "\(folder)/hub.token"
-      allow = ["send"]
-      [[upstream]]
-      name = "broker"
-      kind = "mqtt"
-      url = "mqtt://127.0.0.1:\(try broker.port(of: name))"
-      [[upstream]]
-      name = "webhook"
-      kind = "webhook"
-      url = "http://127.0.0.1:\(try webhook.port(of: name))/hook"
+      \(try Self.upstreams(of: name, hub, broker, webhook, folder))
       \(other ?? "")
       \(hook == nil ? "" : WorldHook.configuration)
       """
+  }
+
+  /// The control socket, and three servers of a gateway.
+  static func upstreams(
+    of gateway: String, _ hub: Server, _ broker: Server, _ webhook: Server, _ folder: String
+  ) throws -> String {
+    """
+    [control]
+    socket = "\(folder)/ctl"
+    [[upstream]]
+    name = "hub"
+    url = "http://127.0.0.1:\(try hub.port(of: gateway))"
+    token_file = "\(folder)/hub.token"
+    allow = ["send"]
+    [[upstream]]
+    name = "broker"
+    kind = "mqtt"
+    url = "mqtt://127.0.0.1:\(try broker.port(of: gateway))"
+    [[upstream]]
+    name = "webhook"
+    kind = "webhook"
+    url = "http://127.0.0.1:\(try webhook.port(of: gateway))/hook"
+    """
   }
 
   func tell(_ line: String) {
