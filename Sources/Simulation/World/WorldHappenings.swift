@@ -192,10 +192,7 @@ extension World {
 
   private func clone() throws {
     guard gateways.count == 1, let original = gateways.first else { return }
-    let gateway = try WorldGateway(
-      "C", id: original.id, radios[1], in: root, on: clock, servers: servers,
-      tell: { [unowned self] in tell($0) })
-    equip(gateway)
+    let gateway = try make("C", id: original.id, radios[1])
     gateway.clone(original)
     gateways.append(gateway)
     gateway.start()
