@@ -15,7 +15,7 @@ enum HubSchema {
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
       steadyClock, signInKey, reading, tokenGateways, retention, replaced, told, contactClocks, wantedHearers,
-      sources(dialect), queueClock, settled, waysByMessage(dialect), statesByTime, pushes,
+      sources(dialect), queueClock, settled, waysByMessage(dialect), statesByTime, pushes, messagesByTime,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -277,6 +277,19 @@ enum HubSchema {
     CREATE INDEX push_subscriptions_by_person ON push_subscriptions(person);
     CREATE INDEX push_subscriptions_by_session ON push_subscriptions(session)
     """
+
+  /// SQL: the number of the sixteen days of a message's time. A list of any time reads from each period that has messages as many rows as it shows.
+  static func periodOfMessage(_ at: String) -> String { "\(at) / 1382400000" }
+
+  /// Messages by time, and in each period by position; and by gateway. A message of which only the position is left has no time.
+  private static let messagesByTime = """
+    UPDATE messages SET at = \(timeOfEmptied) WHERE identity = \(HubStore.identityOfEmptied);
+    CREATE INDEX messages_by_time ON messages((\(periodOfMessage("at"))), position, at);
+    CREATE INDEX heard_by_gateway ON heard(gateway, message, at)
+    """
+
+  /// Before every time that a list may begin with.
+  static let timeOfEmptied = -(1 << 53)
 }
 
 /// The version of tables on a server, which several hubs share: a hub of a newer version may upgrade them at any time.

@@ -62,7 +62,8 @@ extension HubStore {
         "DELETE FROM messages WHERE \(own) AND position < (SELECT max(position) FROM messages)", after, last, gateway)
       let emptied = try database.run(
         """
-        UPDATE messages SET body = '', channel = NULL, at = 0, identity = \(Self.identityOfEmptied) WHERE \(own)
+        UPDATE messages SET body = '', channel = NULL, at = \(HubSchema.timeOfEmptied),
+        identity = \(Self.identityOfEmptied) WHERE \(own)
         """, after, last, gateway)
       try database.run("DELETE FROM heard WHERE message > ?1 AND message <= ?2 AND gateway = ?3", after, last, gateway)
       return deleted + emptied

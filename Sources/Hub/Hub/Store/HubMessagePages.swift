@@ -32,9 +32,11 @@ struct ListQuery: Sendable {
     if let from, !from.match(sender: body) { return false }
     return words?.match(message: body) ?? true
   }
-  fileprivate var isFiltered: Bool {
-    since != nil || until != nil || words != nil || from != nil || channel != nil || gateway != nil
-  }
+  private var isOfTime: Bool { since != nil || until != nil }
+  private var isOfContent: Bool { words != nil || from != nil || channel != nil }
+  fileprivate var isFiltered: Bool { isOfTime || isOfContent }
+  /// Of messages: whether their times alone decide.
+  fileprivate var isOfTimeAlone: Bool { isOfTime && !isOfContent && gateway == nil }
 }
 
 /// Pages of messages and events from either end, filtered. An answer reads a bounded number of rows: it has the rows it found, and `next` to
@@ -54,23 +56,50 @@ extension HubStore {
 
   /// Messages of all gateways: `{"messages": [{"position", "body", "heard"}], "next"}`.
   func messages(_ query: ListQuery) throws(HubDatabaseError) -> [UInt8] {
-    let settled = database.unsettledPosition.map { "AND position < \($0)" } ?? ""
-    let isHearer = "EXISTS (SELECT 1 FROM heard h WHERE h.message = m.position AND h.gateway = ?6)"
-    let gateway = "(CAST(?6 AS TEXT) IS NULL OR \(isHearer))"
     let heard = "(SELECT sum(\(bytes("h.body"))) FROM heard h WHERE h.message = m.position)"
-    // The time by the gateway's own report.
-    let own = "(SELECT h.at FROM heard h WHERE h.message = messages.position AND h.gateway = ?6)"
-    let at = query.gateway == nil ? "at" : "coalesce(\(own), at) AS at"
-    let came = "CASE WHEN arrived = 0 THEN at ELSE arrived END AS came"
     let found = try find(
-      query, from: "messages", key: "position",
-      scan: """
-        SELECT position, \(at), channel, \(came) FROM messages
-        WHERE position \(query.comparison) ?1 AND identity <> \(Self.identityOfEmptied) \(settled)
-        """, came: "came", filter: "(CAST(?5 AS TEXT) IS NULL OR m.channel = ?5) AND \(gateway)",
-      values: [query.channel, query.gateway], size: "\(bytes("b.body")) + coalesce(\(heard), 0)")
+      query, from: "messages", key: "position", scan: scan(query), came: "came",
+      filter: "(CAST(?5 AS TEXT) IS NULL OR m.channel = ?5)", values: [query.channel, query.gateway],
+      size: "\(bytes("b.body")) + coalesce(\(heard), 0)")
     let list = try joined(found.rows)
     return JSONWriter.object(["messages": list.map { RawJSON($0.json) }, "next": found.next])
+  }
+
+  /// The messages to look at, by the index that leaves out most of them: those of a gateway, with the times of its own reports; those of a time; all.
+  private func scan(_ query: ListQuery) -> String {
+    func settled(_ position: String) -> String { database.unsettledPosition.map { "AND \(position) < \($0)" } ?? "" }
+    func came(_ message: String) -> String {
+      "CASE WHEN \(message).arrived = 0 THEN \(message).at ELSE \(message).arrived END AS came"
+    }
+    if query.gateway != nil {
+      return """
+        SELECT m.position, r.at, m.channel, \(came("m")) FROM (SELECT h.message, h.at FROM heard h
+        WHERE h.gateway = ?6 AND h.message \(query.comparison) ?1 \(settled("h.message"))
+        ORDER BY h.message \(query.order) LIMIT ?2) r JOIN messages m ON m.position = r.message
+        """
+    }
+    guard query.isOfTimeAlone else {
+      return """
+        SELECT position, at, channel, \(came("messages")) FROM messages
+        WHERE position \(query.comparison) ?1 AND identity <> \(Self.identityOfEmptied) \(settled("position"))
+        """
+    }
+    // Takes the rows from each period in turn: late reports have high positions and early times.
+    let period = HubSchema.periodOfMessage
+    let first = "coalesce(CAST(?3 AS BIGINT), \(HubSchema.timeOfEmptied + 1))"
+    let last = "coalesce(CAST(?4 AS BIGINT), \(Int64.max))"
+    let each = """
+      FROM messages x WHERE \(period("x.at")) = p.period AND x.position \(query.comparison) ?1 \(settled("x.position"))
+      AND x.at >= \(first) AND x.at <= \(last) ORDER BY x.position \(query.order) LIMIT ?2
+      """
+    return """
+      WITH RECURSIVE p(period) AS (SELECT min(\(period("at"))) FROM messages WHERE \(period("at")) >= \(period(first))
+      UNION ALL SELECT (SELECT min(\(period("n.at"))) FROM messages n WHERE \(period("n.at")) > p.period) FROM p
+      WHERE p.period <= \(period(last)))
+      SELECT e.position, e.at, e.channel, \(came("e"))
+      FROM p \(joinRows("messages", "position", ["position", "at", "channel", "arrived"], each))
+      WHERE p.period <= \(period(last))
+      """
   }
 
   /// A gateway's events: `{"events" or "messages": [{"id", "epoch", "seq", "at", "trusted", "kind", "body"}], "next"}`.
@@ -109,10 +138,13 @@ extension HubStore {
   }
 
   /// SQL: joins the events `e` that a query of events `x` selects for each row of the table before it. `events`: that query, from FROM.
-  func joinEvents(_ events: String) -> String {
+  func joinEvents(_ events: String) -> String { joinRows("events", "id", ["id", "at", "body"], events) }
+
+  /// SQL: joins the rows `e` of a table that a query of its rows `x` selects for each row of the table before it. `rows`: that query, from FROM.
+  private func joinRows(_ table: String, _ key: String, _ columns: [String], _ rows: String) -> String {
     database.supportsLateral
-      ? "CROSS JOIN LATERAL (SELECT x.id, x.at, x.body \(events)) e"
-      : "JOIN events e ON e.id IN (SELECT x.id \(events))"
+      ? "CROSS JOIN LATERAL (SELECT \(columns.map { "x.\($0)" }.joined(separator: ", ")) \(rows)) e"
+      : "JOIN \(table) e ON e.\(key) IN (SELECT x.\(key) \(rows))"
   }
 
   /// The keys of a page's rows. `scan` selects the rows to look at, `filter` those that count; `?1` is the start, `?2` the number of rows to look
@@ -123,7 +155,8 @@ extension HubStore {
   ) throws(HubDatabaseError) -> Found {
     let order = query.order
     let searchesBodies = query.words != nil || query.from != nil || (table == "events" && query.channel != nil)
-    let window = query.isFiltered ? Int64(ReadBudget.mostRows) : Int64(query.limit)
+    let isExact = table == "messages" && query.isOfTimeAlone
+    let window = query.isFiltered && !isExact ? Int64(ReadBudget.mostRows) : Int64(query.limit)
     let all: [any SQLBindable] =
       [query.start, window, query.since, query.until] + values
     // Without bodies, which a database might write to a temporary file.
