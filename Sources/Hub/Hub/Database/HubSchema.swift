@@ -15,7 +15,7 @@ enum HubSchema {
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
       steadyClock, signInKey, reading, tokenGateways, retention, replaced, told, contactClocks, wantedHearers,
-      sources(dialect), queueClock, settled, waysByMessage(dialect), statesByTime, pushes, messagesByTime,
+      sources(dialect), queueClock, settled, waysByMessage(dialect), statesByTime, pushes, messagesByTime, search,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -286,6 +286,13 @@ enum HubSchema {
     UPDATE messages SET at = \(timeOfEmptied) WHERE identity = \(HubStore.identityOfEmptied);
     CREATE INDEX messages_by_time ON messages((\(periodOfMessage("at"))), position, at);
     CREATE INDEX heard_by_gateway ON heard(gateway, message, at)
+    """
+
+  /// Blocks of messages, by the last one's position: `positions` of all as distances, and for each slot its messages (`SearchBlock`).
+  private static let search = """
+    CREATE TABLE search_blocks(through INTEGER PRIMARY KEY, positions TEXT NOT NULL);
+    CREATE TABLE search_places(
+      through INTEGER NOT NULL, slot INTEGER NOT NULL, places TEXT NOT NULL, PRIMARY KEY(through, slot))
     """
 
   /// Before every time that a list may begin with.

@@ -26,13 +26,14 @@ struct ListQuery: Sendable {
   fileprivate var start: Int64 { after ?? before ?? .max }
   /// Whether a body has the words, its sender's name those of it, and an event the channel.
   fileprivate func isIn(_ body: String, ofEvent: Bool) -> Bool {
+    guard words != nil || from != nil || ofEvent else { return true }
     // `try?`: stored values were valid JSON when they arrived.
     guard let body = try? JSONValue(parsing: body) else { return false }
     if ofEvent, let channel, body["channel"]?.string?.utf8.elementsEqual(channel.utf8) != true { return false }
     if let from, !from.match(sender: body) { return false }
     return words?.match(message: body) ?? true
   }
-  private var isOfTime: Bool { since != nil || until != nil }
+  fileprivate var isOfTime: Bool { since != nil || until != nil }
   private var isOfContent: Bool { words != nil || from != nil || channel != nil }
   fileprivate var isFiltered: Bool { isOfTime || isOfContent }
   /// Of messages: whether their times alone decide.
@@ -44,7 +45,7 @@ struct ListQuery: Sendable {
 extension HubStore {
   /// Rows whose texts are in memory at once, and the largest body that is searched.
   private static let searchBatch = 64
-  private static let maxSearchedBytes = 16 * 1024
+  static let maxSearchedBytes = 16 * 1024
   /// A gateway's clock is assumed to be wrong by less than this.
   private static let clockError: Int64 = 86_400_000
 
@@ -56,13 +57,72 @@ extension HubStore {
 
   /// Messages of all gateways: `{"messages": [{"position", "body", "heard"}], "next"}`.
   func messages(_ query: ListQuery) throws(HubDatabaseError) -> [UInt8] {
+    let words = (query.words?.words ?? []) + (query.from?.words ?? [])
+    let slots = SearchBlock.slots(words: words, channel: query.channel)
+    let found = try slots.isEmpty ? findWithoutContent(query) : find(query, in: slots)
+    let list = try joined(found.rows)
+    return JSONWriter.object(["messages": list.map { RawJSON($0.json) }, "next": found.next])
+  }
+
+  private func findWithoutContent(_ query: ListQuery) throws(HubDatabaseError) -> Found {
     let heard = "(SELECT sum(\(bytes("h.body"))) FROM heard h WHERE h.message = m.position)"
-    let found = try find(
+    return try find(
       query, from: "messages", key: "position", scan: scan(query), came: "came",
       filter: "(CAST(?5 AS TEXT) IS NULL OR m.channel = ?5)", values: [query.channel, query.gateway],
       size: "\(bytes("b.body")) + coalesce(\(heard), 0)")
-    let list = try joined(found.rows)
-    return JSONWriter.object(["messages": list.map { RawJSON($0.json) }, "next": found.next])
+  }
+
+  /// The messages with the query's words and of its channel, by their slots.
+  private func find(_ query: ListQuery, in slots: [Int64]) throws(HubDatabaseError) -> Found {
+    let budget = ReadBudget()
+    var looked = Candidates()
+    if let few = try positionsOfTime(query) {
+      looked.positions = few
+    } else {
+      looked = try candidates(
+        slots, from: query.start, isNewestFirst: query.isNewestFirst, most: ReadBudget.mostRows, budget)
+      if let since = query.since, query.isNewestFirst, try haveCome(looked.positions, before: since - Self.clockError) {
+        looked.next = nil
+      }
+    }
+    let (rows, last, isFull) = try search(query, looked.positions, "messages", "position", budget)
+    let isWhole = looked.next == nil && last == looked.positions.last
+    return Found(rows: rows, next: isFull && !isWhole ? last : looked.next)
+  }
+
+  /// All positions behind the query's start of the messages of its time; `nil`: they are too many, or it is of the reports of a gateway.
+  private func positionsOfTime(_ query: ListQuery) throws(HubDatabaseError) -> [Int64]? {
+    guard query.isOfTime, query.gateway == nil else { return nil }
+    let settled = database.unsettledPosition.map { "AND position < \($0)" } ?? ""
+    let (first, last) = ("CAST(?1 AS BIGINT)", "CAST(?2 AS BIGINT)")
+    let period = HubSchema.periodOfMessage
+    let found = try database.rows(
+      """
+      SELECT position FROM messages WHERE \(period("at")) >= \(period(first)) AND \(period("at")) <= \(period(last))
+      AND at >= \(first) AND at <= \(last) AND position \(query.comparison) ?3 \(settled) LIMIT ?4
+      """,
+      [
+        query.since ?? Int64(HubSchema.timeOfEmptied) + 1, query.until ?? Int64.max, query.start,
+        ReadBudget.mostRows + 1,
+      ]
+    ) { $0.integer(0) }
+    guard found.count <= ReadBudget.mostRows else { return nil }
+    return query.isNewestFirst ? found.sorted(by: >) : found.sorted()
+  }
+
+  /// Whether the last of these messages came before this time, as far as that is known: no later row is newer.
+  private func haveCome(_ positions: [Int64], before time: Int64) throws(HubDatabaseError) -> Bool {
+    let rows = Array(positions.suffix(Self.searchBatch))
+    var newest: Int64?
+    try database.read([
+      HubCall(
+        "SELECT m.arrived FROM @rows JOIN messages m ON m.position = v.position", ["position": rows]
+      ) { row in
+        let arrived = row.integer(0)
+        newest = max(newest ?? 0, arrived == 0 ? .max : arrived)
+      }
+    ])
+    return newest.map { $0 < time } ?? false
   }
 
   /// The messages to look at, by the index that leaves out most of them: those of a gateway, with the times of its own reports; those of a time; all.
@@ -208,6 +268,8 @@ extension HubStore {
     _ query: ListQuery, _ candidates: [Int64], _ table: String, _ key: String, _ budget: ReadBudget
   ) throws(HubDatabaseError) -> (rows: [Int64], last: Int64, isFull: Bool) {
     var (rows, bytes, last) = ([Int64](), Int64(0), Int64(0))
+    let filter: (sql: String, values: [any SQLBindable]) =
+      table == "messages" ? Self.filter(query) : (sql: "", values: [])
     var rest = candidates[...]
     while !rest.isEmpty {
       let piece = Array(rest.prefix(Self.searchBatch))
@@ -219,8 +281,8 @@ extension HubStore {
         HubCall(
           """
           SELECT m.\(key), CASE WHEN \(size) <= \(Self.maxSearchedBytes) THEN m.body ELSE '' END, \(size)
-          FROM @rows JOIN \(table) m ON m.\(key) = v.key
-          """, ["key": piece]
+          FROM @rows JOIN \(table) m ON m.\(key) = v.key \(filter.sql)
+          """, ["key": piece], values: filter.values
         ) { if query.isIn($0.text(1), ofEvent: table == "events") { sizes[$0.integer(0)] = $0.integer(2) } }
       ])
       for key in piece {
@@ -236,6 +298,21 @@ extension HubStore {
       if budget.isLate, !rest.isEmpty { return (rows, last, true) }
     }
     return (rows, last, false)
+  }
+
+  /// SQL: whether a message `m` is of the query's channel, gateway and time, with the values of its parameters.
+  private static func filter(_ query: ListQuery) -> (sql: String, values: [any SQLBindable]) {
+    func isOfTime(_ at: String) -> String {
+      """
+      (CAST(@2 AS BIGINT) IS NULL OR \(at) >= CAST(@2 AS BIGINT)) AND
+      (CAST(@3 AS BIGINT) IS NULL OR \(at) <= CAST(@3 AS BIGINT))
+      """
+    }
+    let channel = "WHERE (CAST(@1 AS TEXT) IS NULL OR m.channel = CAST(@1 AS TEXT)) AND"
+    let values: [any SQLBindable] = [query.channel, query.since, query.until]
+    guard let gateway = query.gateway else { return (sql: "\(channel) \(isOfTime("m.at"))", values: values) }
+    let own = "h.message = m.position AND h.gateway = CAST(@4 AS TEXT) AND \(isOfTime("h.at"))"
+    return (sql: "\(channel) EXISTS (SELECT 1 FROM heard h WHERE \(own))", values: values + [gateway])
   }
 
   struct JoinedMessage: Sendable {
