@@ -254,6 +254,26 @@ extension Setup {
     }
   }
 
+  /// Refuses another server in the place of one if the options do not say what it gets: the old one's secret, user and rights are for its own server.
+  func checkSuccessors() throws {
+    guard let existing else { return }
+    for upstream in upstreams {
+      guard let place = existing.upstreams.firstIndex(where: { $0.name.isExactly(upstream.name) }) else { continue }
+      let old = existing.upstreams[place].url
+      if ServerURL.areOfOneServer(old, upstream.url) { continue }
+      let keys = [
+        ("--token-file", "FILE", upstream.tokenKey, upstream.tokenFile != nil),
+        ("--user", "USER", "user", upstream.user != nil), ("--allow", "RIGHTS", "allow", upstream.allow != nil),
+      ]
+      let untold = keys.filter { !$0.3 && existing.has($0.2, ofUpstream: place) }
+      guard !untold.isEmpty else { continue }
+      let options = untold.map { "\($0.0) \(upstream.name)=\($0.1)" }.joined(separator: " ")
+      throw ValidationError(
+        "\(upstream.name) is \(old): another server does not get what that one has. Say what it gets (\(options)), or "
+          + "choose another name. Nothing was changed")
+    }
+  }
+
   static func isAdded(_ name: String) -> String {
     "\(name) was added by `meshpost upstream add`: choose another name, or run `meshpost upstream remove \(name)` first"
   }
