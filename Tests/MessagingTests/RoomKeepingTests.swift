@@ -33,6 +33,8 @@ import Timing
     /// Whether the room lets anybody read.
     var isOpen = false
     var uptime: UInt8?
+    /// In place of `uptime`, which stays as it is.
+    var restartedAt: MonotonicTime?
     /// The room's clock.
     var clock: UInt32 = 1
     /// From when on the room was asked for its posts.
@@ -85,9 +87,10 @@ import Timing
         signs.append(bench.loop.now)
         sinces.append(content.reversed().reduce(0) { $0 << 8 | UInt32($1) })
       case .sendStatusRequest(room.key):
-        guard let uptime else { return }
+        let running = restartedAt.map { UInt16((bench.loop.now - $0).inSeconds) }
+        guard let uptime = running ?? uptime.map(UInt16.init) else { return }
         var status = [UInt8](repeating: 0, count: 52)
-        status[20] = uptime
+        (status[20], status[21]) = (UInt8(truncatingIfNeeded: uptime), UInt8(uptime >> 8))
         push(.statusResponse(room.key.prefix, data: status))
       case .sendText(let text) where text.recipient == room.key.prefix: times.append(text.time)
       default: break
@@ -120,8 +123,8 @@ import Timing
       try bench.store.commitNow()
     }
 
-    func logInFirst() throws {
-      try service.credentials.set("hello", for: room.key)
+    func logInFirst(_ password: Text = "hello") throws {
+      try service.credentials.set(password, for: room.key)
       polling.linkUp()
       try bench.run("the first login") { !logins.isEmpty }
       try pass(.seconds(5))
@@ -180,6 +183,31 @@ import Timing
     let attempts = fixture.times.count
     try fixture.bench.run("further attempts") { fixture.times.count >= attempts + 2 }
     #expect(fixture.logins == ["hello", ""] && Set(fixture.times).count == 1, "\(fixture.logins) \(fixture.times)")
+  }
+
+  @Test func `a room without a password that still knows us gets an unanswered post again with its time`() throws {
+    let fixture = try Fixture()
+    fixture.answersLogin = { $0.bytes.isEmpty }
+    try fixture.logInFirst("")
+    try fixture.post()
+    let attempts = fixture.times.count
+    try fixture.bench.run("another attempt after the room's answer") {
+      fixture.logins.count == 2 && fixture.times.count > attempts
+    }
+    #expect(Set(fixture.times).count == 1, "\(fixture.times)")
+    #expect(try !fixture.bench.state("p").hasEnded)
+  }
+
+  @Test func `a room without a password that was restarted gets the post with a new time after two rounds`() throws {
+    let fixture = try Fixture()
+    fixture.answersLogin = { $0.bytes.isEmpty }
+    try fixture.logInFirst("")
+    try fixture.pass(.seconds(240))
+    fixture.restartedAt = fixture.bench.loop.now
+    try fixture.post()
+    try fixture.bench.run("the post with a new time") { Set(fixture.times).count == 2 }
+    #expect(fixture.logins == ["", "", ""])
+    #expect(try !fixture.bench.state("p").hasEnded)
   }
 
   @Test func `a room that lets anybody read is asked only once whether it knows us`() throws {
