@@ -102,7 +102,9 @@ final class HubStores: Sendable {
       try (0..<Self.readerCount).map { _ in try reader(Self.longestRead) }, reserved: Self.reservedReaders)
     pages = ReaderPool(
       try (0..<Self.pageReaders).map { _ in try reader(Self.longestRead) }, reserved: Self.reservedPageReaders)
-    probe.tests(disk) { [weak writer] in try await writer?.keepMark() }
+    probe.tests(disk, free: { [file] in file.flatMap { FullDisk.free(at: $0) } }) { [weak writer] in
+      try await writer?.keepMark()
+    }
     standingQueries = Coalescer(weight: { _ in 0.001 }) { [lookups] (epochs) async throws(HubDatabaseError) in
       try await lookups.standings(of: epochs)
     }
