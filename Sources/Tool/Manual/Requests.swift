@@ -151,7 +151,7 @@ extension Route {
     case .doctor: .init("Problems and remedies: all checks.", .object(Shape.Findings()), commands: "doctor all")
     case .bluetoothDoctor: .init("Problems and remedies of Bluetooth.", .object(Shape.Findings()), commands: "doctor bluetooth")
     case .report: .init("Data for a bug report, without secrets.", .other("text/markdown"))
-    case .backup: .init("The store as an SQLite file. `replaces`: the file on this machine that it will replace, as `DEVICE:INODE`. 400: the gateway uses that file.", .other("application/vnd.sqlite3"))
+    case .backup: .init("The store as an SQLite file. `replaces`: the file on this machine that it will replace, as `DEVICE:INODE`; `folder` and `name`: where it will be, the folder in the same form. 400: the gateway uses that file, or makes one of that name.", .other("application/vnd.sqlite3"))
     }
   }
 }
