@@ -31,4 +31,20 @@ import Timing
     clock.wasSet(to: 1_800_000_598)
     #expect(clock.stepped(at: later) == nil)
   }
+
+  @Test func `a radio whose milliseconds have begun at zero again was not started, and a restart is one`() {
+    var clock = RadioClock()
+    clock.runs(for: .seconds(4_294_000), now: start)
+    let begun = clock.started
+    // 967 s later its 32 bits are full.
+    let later = start + .seconds(2000)
+    clock.forgetStart()
+    clock.runs(for: .seconds(1033), now: later)
+    #expect(clock.started == begun && begun != nil)
+    clock.runs(for: .seconds(5), now: later + .seconds(60))
+    #expect(clock.started == later + .seconds(55))
+    clock.forgetTime()
+    clock.runs(for: .seconds(4_294_000), now: later)
+    #expect(clock.started == later + .seconds(-4_294_000), "another radio's start says nothing of this one's")
+  }
 }

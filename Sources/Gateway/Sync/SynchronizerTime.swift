@@ -10,6 +10,8 @@ struct RadioClock {
   private var read: (time: UInt32, at: MonotonicTime)?
   /// The latest possible start of the radio, according to its reports over this link.
   private(set) var started: MonotonicTime?
+  /// The same, kept over links: the firmware counts milliseconds in 32 bits, and begins at zero again after 49.7 days without a restart.
+  private var knownStart: MonotonicTime?
 
   /// The latest time that the clock had when it was found to be set back.
   private var steppedFrom: UInt32?
@@ -39,7 +41,7 @@ struct RadioClock {
   }
 
   /// Another radio is attached.
-  mutating func forgetTime() { (read, steppedFrom) = (nil, nil) }
+  mutating func forgetTime() { (read, steppedFrom, knownStart) = (nil, nil, nil) }
 
   func isDue(at now: MonotonicTime) -> Bool { nextCheck.map { now >= $0 } ?? true }
 
@@ -52,7 +54,11 @@ struct RadioClock {
   /// The gateway set the clock, directly after reading it.
   mutating func wasSet(to time: UInt32) { read?.time = time }
 
-  mutating func runs(for uptime: Duration, now: MonotonicTime) { started = now + (.zero - uptime) }
+  mutating func runs(for uptime: Duration, now: MonotonicTime) {
+    let start = now + (.zero - uptime)
+    if knownStart.map({ RadioStarts.isWrap(from: $0, to: start, now: now) }) != true { knownStart = start }
+    started = knownStart
+  }
 
   mutating func forgetStart() { started = nil }
 }

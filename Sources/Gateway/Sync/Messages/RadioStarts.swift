@@ -69,10 +69,19 @@ struct RadioStarts {
       // Over a restart of the machine nobody knows how much time has passed.
       return !isOlderThanMachine(time) || start.uptime + Self.exactness < known.uptime
     }
+    return (time - before).inSeconds > Self.tolerance(since: before, now: now)
+      && !Self.isWrap(from: before, to: time, now: now)
+  }
+
+  /// Whether a start is a known one by a counter that has begun at zero again.
+  static func isWrap(from before: MonotonicTime, to time: MonotonicTime, now: MonotonicTime) -> Bool {
     let later = (time - before).inSeconds
-    let tolerance = Self.exactness.inSeconds + max(0, (now - before).inSeconds) / Self.drift
-    guard later > tolerance else { return false }
-    let wraps = (later / Self.wrap.inSeconds).rounded()
-    return wraps == 0 || abs(later - wraps * Self.wrap.inSeconds) > tolerance
+    let wraps = (later / wrap.inSeconds).rounded()
+    return wraps > 0 && abs(later - wraps * wrap.inSeconds) <= tolerance(since: before, now: now)
+  }
+
+  /// In seconds.
+  private static func tolerance(since before: MonotonicTime, now: MonotonicTime) -> Double {
+    exactness.inSeconds + max(0, (now - before).inSeconds) / drift
   }
 }
