@@ -252,6 +252,19 @@ import Timing
     #expect(login > post, "the room takes a login that is not newer for a repetition")
   }
 
+  @Test func `a program that shares the radio logs in to a room only later than the time of a post`() throws {
+    let fixture = try Fixture()
+    let (bench, requests, room) = (fixture.bench, fixture.service.requests, fixture.room.key)
+    _ = try bench.send(SendRequest(to: "Lobby", text: "hello all", key: "p")).get()
+    try bench.run("the post") { fixture.times.count == 1 }
+    var turn: NodeRequests.SharedTurn?
+    _ = bench.loop.begin { turn = try? await requests.share(with: room) }  // `try?`: without a turn the test fails
+    try bench.run("its turn") { turn != nil }
+    let (now, post) = (try #require(bench.synchronizer.radioTime), try #require(fixture.times.first))
+    #expect(now > post, "the radio gives the login the time of its clock")
+    turn?.leave()
+  }
+
   @Test func `a room whose clock was set back is asked for its posts after each login, as far as they are new`() throws
   {
     let fixture = try Fixture()
