@@ -105,7 +105,7 @@ export default {
   "node_restarted.uptime": "{node}: neu gestartet: Er war {time1} gelaufen und läuft jetzt {time2}",
   "node_noisy.level": "{node}: hört viel Rauschen: {level} dBm",
   "node_unanswering.polls": "{node}: hat {count} Abfragen nacheinander nicht beantwortet ({kinds})",
-  "node_clock_wrong.unfinished": "{own}. Vielleicht wurde er neu gestartet, um seine Uhr zu stellen, und das ist noch nicht erledigt: {command} erledigt es",
+  "node_clock_wrong.unfinished": "{own}. Vielleicht wurde er neu gestartet, um seine Uhr zu stellen, und das ist noch nicht erledigt: meshpost node clock {name} --set --reboot erledigt es",
   "node_clock_wrong.unknown": "{own}; ob sie wegläuft, ist noch nicht bekannt",
   "node_clock_wrong.constant": "{own} und läuft nicht weiter weg: Sie wurde falsch gestellt oder verlor einmal die Zeit",
   "node_clock_wrong.loses": "{own} und läuft weg: Sie verliert {count} s am Tag",

@@ -105,7 +105,7 @@ export default {
   "node_restarted.uptime": "{node}: it was started anew: it had run for {time1}, and has now for {time2}",
   "node_noisy.level": "{node}: it hears much noise: {level} dBm",
   "node_unanswering.polls": "{node}: it has not answered {count} polls in a row ({kinds})",
-  "node_clock_wrong.unfinished": "{own}. It may have been started anew to set its clock, which is not done yet: {command} finishes it",
+  "node_clock_wrong.unfinished": "{own}. It may have been started anew to set its clock, which is not done yet: meshpost node clock {name} --set --reboot finishes it",
   "node_clock_wrong.unknown": "{own}; whether it walks is not known yet",
   "node_clock_wrong.constant": "{own} and does not walk: it was set wrong, or lost its time once",
   "node_clock_wrong.loses": "{own} and walks: it loses {count} s a day",
