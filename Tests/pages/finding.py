@@ -24,6 +24,12 @@ window.fetch = (path, options) => {
 };"""
 
 
+# Two answers, as two clients write them, one to nobody, and somebody who is called like our radio, r0.
+ANSWERS = """
+Object.assign(all[295], { text: "@[nobody] hello" }); Object.assign(all[297], { sender_name: "R\u200b0" });
+Object.assign(all[298], { text: "@[n2] <b>yes</b>" }); Object.assign(all[299], { text: "@[n3]\\n>message 200..\\nno" });"""
+
+
 def choose(browser, selector, value):
     """As a picker of days does: what is typed into one depends on the language."""
     browser.find(selector)
@@ -84,6 +90,33 @@ def a_search_is_narrowed_by_person_place_and_day(world):
     browser.go(world.host.base + f"/conversations/{PUBLIC}?q={word}&from=of%20r3")
     browser.shows("No single node has this name", ".chat-search")
     browser.until("the one", lambda: [f"of r3 {word}" in one.text for one in browser.all(".chat-search .hit")] == [True])
+
+
+@test
+def an_answer_leads_to_what_it_may_be_about_and_our_name_of_others_is_marked(world):
+    browser = world.open("/conversations")
+    browser.script(TWO_DAYS + ANSWERS)
+    browser.click(f'a.conversation[data-id="{PUBLIC}"]')
+    browser.shows("message", ".chat-scroll")
+    to_the_end(browser)
+    browser.shows("not from this radio", 'article[data-cursor="298"]')
+    assert len(browser.all(".not-ours")) == 1
+    link = lambda cursor: browser.find(f'article[data-cursor="{cursor}"] a.mention')  # noqa: E731
+    assert "guess" in link(299).get_attribute("title")
+    link(296).click()
+    browser.shows("No earlier message of this name was found.", ".toast")
+    browser.script("document.querySelector('.toast').remove()")
+    # By the keyboard, also a second time.
+    for _ in range(2):
+        link(299).send_keys(Keys.ENTER)
+        browser.until("the newest of that name", lambda: browser.script("return document.activeElement.dataset.cursor") == "297" and "at=297" in browser.path())
+    browser.script("window.fails = true")
+    link(300).click()
+    browser.shows("500", ".toast")
+    browser.script("window.fails = false")
+    # It is not among the rows that were read.
+    link(300).click()
+    browser.until("the one with these words", lambda: browser.script("return document.activeElement.dataset.cursor") == "200")
 
 
 @test

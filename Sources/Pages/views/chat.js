@@ -41,7 +41,7 @@ export class OpenChat {
   /** What is typed into the search goes into the address a moment later, while it is open. */
   #typed = 0;
   #details = null;
-  #day = null;
+  #notes = 0;
   #flashed = null;
   #seenAtBottom = null;
   /** Something was sent before anything was read: then the end is what is wanted. */
@@ -159,6 +159,8 @@ export class OpenChat {
     this.#head();
   }
 
+  #visit = (at) => { this.#at = null; route.set({ at }, { replace: false }); this.update(); };
+
   #goTo(cursor) {
     const element = this.list.show(cursor, "center");
     if (!element) return;
@@ -198,7 +200,7 @@ export class OpenChat {
     if (this.#search?.words === wanted) return;
     const { Search } = await styled("later", import("./search.js"));
     if (this.searching.hidden || (route.get("q") ?? "").trim() !== wanted) return;
-    if (!this.#search) fill(this.found, (this.#search = new Search(this.id, (at) => { this.#at = null; route.set({ at }, { replace: false }); this.update(); })).element);
+    if (!this.#search) fill(this.found, (this.#search = new Search(this.id, this.#visit)).element);
     this.#search.look(wanted);
   }
 
@@ -322,6 +324,7 @@ export class OpenChat {
     this.#jumper();
     this.#showDetails();
     this.#press();
+    this.#notes ||= isLoaded && setTimeout(() => import("./notes.js").then(({ notes }) => notes(this, this.#chat, this.#visit)).catch(() => { this.#notes = 0; }), live.catchUpMs);
   }
 
   /** The focus of a row that is gone. One that waited and is stored by now has another key: it is the same message. */
@@ -369,7 +372,7 @@ export class OpenChat {
       make("span", { class: `message-name ${isOwn ? "" : `ink-${hue(key)}`}` }, isOwn ? name : named(name)), when(row.received_at, "clock")),
     make("div", { class: "message-text" }, this.#text(row),
       row.state === "failed" ? make("p", { class: "failed" }, make("span", { text: t(`reason.${row.reason}`) }), " ",
-        make("button", { type: "button", class: "link", text: t("retry"), on: { click: () => retry(row) } })) : null,
+        link("retry", () => retry(row))) : null,
       reactions(row)),
     make("div", { class: "message-side quiet" }, isOwn ? mark(row, () => this.#openMessage(row.cursor)) : signal(row)),
     make("div", { class: "message-tools" },
@@ -403,15 +406,15 @@ export class OpenChat {
         isKept ? null : make("p", { class: "failed", role: "alert", text: t("chat.not-kept") }),
         !trouble && entry.unsure ? make("div", { class: "failed" }, make("p", { text: t("chat.unsure", { status: entry.unsure }) }),
           make("div", { class: "row" },
-            make("button", { type: "button", class: "link", text: t("retry"), on: { click: () => outbox.flush() } }),
-            make("button", { type: "button", class: "link", text: t("discard"), on: { click: () => { outbox.discard(entry.id); passed.discard(entry.id); } } }))) : null,
+            link("retry", () => outbox.flush()),
+            link("discard", () => { outbox.discard(entry.id); passed.discard(entry.id); }))) : null,
         trouble ? make("div", { class: "failed" }, make("p", { text: trouble.code === "too_long" ? t("chat.too-long") : trouble.words, lang: trouble.code === "too_long" ? null : "en" }),
           trouble.remedy ? make("p", { class: "quiet", lang: "en" }, coded(trouble.remedy)) : null,
           make("div", { class: "row" },
             trouble.code === "too_long" ? make("button", { type: "button", class: "link", text: t("chat.split"), on: { click: () => outbox.retry(entry.id, { split: true }) } }) : null,
-            make("button", { type: "button", class: "link", text: t("retry"), on: { click: () => outbox.retry(entry.id) } }),
-            make("button", { type: "button", class: "link", text: t("chat.edit"), on: { click: () => { this.composer.put(entry.text); outbox.discard(entry.id); } } }),
-            make("button", { type: "button", class: "link", text: t("discard"), on: { click: () => outbox.discard(entry.id) } }))) : null),
+            link("retry", () => outbox.retry(entry.id)),
+            link("chat.edit", () => { this.composer.put(entry.text); outbox.discard(entry.id); }),
+            link("discard", () => outbox.discard(entry.id)))) : null),
       make("div", { class: "message-side quiet" }, trouble ? make("span", { class: "mark failed" }, icon("bang"), t("state-of.refused"))
         : make("span", { class: "mark", title: isCut && isKept ? t("state-of.cut-long") : "" }, icon("clock"), isCut ? t("state-of.cut") : t(entry.unsure ? "state-of.pending" : "state-of.posting"))));
   }
@@ -507,7 +510,6 @@ export class OpenChat {
     const isAway = this.#chat.isLoaded && this.#chat.rows.length > 0 && (this.#chat.hasNewer || !this.list.isAtBottom);
     if (!isAway && document.activeElement === this.jump) this.scroller.focus({ preventScroll: true });
     this.jump.hidden = !isAway;
-    if (isAway) this.#day ??= import("./day.js").then(({ showDay }) => showDay(this.scroller, this.list)).catch(() => { this.#day = null; });
     if (!isAway) { this.#seenAtBottom = this.#chat.rows.at(-1)?.cursor ?? null; return; }
     const known = conversations.get(this.id);
     const count = this.#chat.hasNewer ? known?.unread ?? 0
@@ -524,9 +526,8 @@ export class OpenChat {
   #readOn() {
     if (document.hidden || !document.hasFocus() || !this.#chat.isLoaded || !this.#isPlaced) return;
     const { rows, hasNewer } = this.#chat;
-    if (!rows.length) return;
     let cursor = null;
-    if (this.list.isAtBottom && !hasNewer) cursor = rows.at(-1).cursor;
+    if (this.list.isAtBottom && !hasNewer) cursor = rows.at(-1)?.cursor;
     else {
       const end = this.scroller.getBoundingClientRect().bottom;
       for (const article of this.list.inside.querySelectorAll("article[data-cursor]")) {
@@ -545,3 +546,4 @@ export class OpenChat {
 
 function sender(row) { return row.direction === "sent" ? "\u0001own" : row.author ?? (row.kind === "channel" ? row.sender_name : row.sender); }
 
+function link(name, click) { return make("button", { type: "button", class: "link", text: t(name), on: { click } }); }
