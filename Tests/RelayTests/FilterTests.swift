@@ -114,6 +114,66 @@ private final class Mesh {
     #expect(try passing(mesh, EventFilter(channels: ["Family"]), Mesh.ofTrees) == [])
   }
 
+  @Test func `of what concerns nobody, only a filter for people passes nothing`() throws {
+    let mesh = try Mesh()
+    _ = try mesh.store.attach(Mesh.key("999999999999", 9), name: "Hill", at: 0)
+    var filter = EventFilter()
+    filter.onlyConcerning = true
+    let channel = #""kind":"channel","channel":"\#(Mesh.trees)","sender_name":"Bob""#
+    let blocked: [(EventKind, String)] = [
+      (.message, #"{"id":1,"kind":"direct","sender":"aabbccddeeff","sender_name":"A new name"}"#),
+      (.message, #"{"id":2,"kind":"room","sender":"0102030405ff","author":"aabbccdd","text":"x"}"#),
+      (.message, #"{"id":3,\#(channel),"text":"@[Hill] x"}"#),
+      (.ways, #"{"id":1,"kind":"direct","sender":"aabbccddeeff","ways":[]}"#),
+      (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob"}"#),
+      (.reaction, #"{"conversation":"0102030405ff","sender":"aabbccdd"}"#),
+    ]
+    let others: [(EventKind, String)] = [
+      (.message, #"{"id":4,"kind":"room","sender":"0102030405ff","author":"aabbccde","text":"x"}"#),
+      (.message, #"{"id":5,"kind":"channel","channel":"\#(Mesh.family)","sender_name":"Bob","text":"x"}"#),
+      (.message, #"{"id":6,"kind":"cli","sender":"aabbccddeeff"}"#),
+      (.reaction, #"{"conversation":"aabbccddeeff","sender":"self"}"#),
+    ]
+    let all = blocked + others + Mesh.ofNobody + [(.outgoing, #"{"id":"y","recipient":"\#(Mesh.birch.hex)"}"#)]
+    #expect(try passing(mesh, filter, all) == passing(mesh, EventFilter(), all))
+    try mesh.write { store throws(SQLiteError) in
+      try store.add(.key(Mesh.birch.bytes))
+      try store.add(.name("Bob", channel: Mesh.trees))
+    }
+    #expect(try passing(mesh, filter, blocked) == [])
+    #expect(try passing(mesh, filter, others).count == others.count)
+    let rest = all.dropFirst(blocked.count)
+    #expect(try passing(mesh, filter, Array(rest)) == passing(mesh, EventFilter(), Array(rest)))
+  }
+
+  @Test func `a level passes mentions, answers or nothing, and all but the last pass direct messages`() throws {
+    let mesh = try Mesh()
+    _ = try mesh.store.attach(Mesh.key("999999999999", 9), name: "Hill", at: 0)
+    var filter = EventFilter()
+    filter.onlyConcerning = true
+    let texts = ["hello", "ask @[Hill]", "@[Hill] come", "@[Hilly] no"]
+    let said: [(EventKind, String)] =
+      texts.map {
+        (.message, #"{"id":1,"kind":"channel","channel":"\#(Mesh.trees)","sender_name":"Bob","text":"\#($0)"}"#)
+      } + [
+        (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob","target_outgoing":1}"#),
+        (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob","target":1}"#),
+        (.message, #"{"id":2,"kind":"direct","sender":"aabbccddeeff","text":"hello"}"#),
+      ]
+    let expected: [(ConversationLevel, [Int])] = [
+      (.all, [0, 1, 2, 3, 4, 5, 6]), (.mentions, [1, 2, 4, 6]), (.direct, [2, 4, 6]), (.nothing, []),
+    ]
+    for (level, passing) in expected {
+      try mesh.write { store throws(SQLiteError) in
+        for name in [ConversationName.channel(Mesh.trees), .node(Mesh.birch.prefix)] {
+          try store.setLevel(level, of: name, ofRadio: store.radio)
+        }
+      }
+      let found = try said.indices.filter { try mesh.passes(filter, said[$0].0, said[$0].1) }
+      #expect(found == passing, "\(level)")
+    }
+  }
+
   @Test func `a filter for alerts also passes battery and supply events, and not the reverse`() throws {
     let mesh = try Mesh()
     let all: [(EventKind, String)] = [(.alert, "{}"), (.power, "{}"), (.radio, "{}")]

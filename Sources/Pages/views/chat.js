@@ -259,7 +259,7 @@ export class OpenChat {
   /** No number is shown at it, in any browser; or again. */
   async #mute(muted) {
     try {
-      await order("/v1/conversations/mute", { conversation: this.id, muted });
+      await order("/v1/conversations/level", { conversation: this.id, level: muted ? "none" : "all" });
       conversations.update(this.id, { muted });
     } catch (trouble) { tell(trouble); }
   }

@@ -122,14 +122,47 @@ import Timing
     // The journal has the attempts of the message.
     #expect(try rig.ask("GET", "/v1/outgoing/attempts?id=\(id)").status == 200)
     #expect(try rig.ask("GET", "/v1/outgoing/attempts?id=unknown").status == 404)
-    // A conversation that is not in the list cannot be muted.
+    // A conversation that is not in the list cannot have a level.
     #expect(try row()?["muted"]?.bool == false)
-    let mute = #"{"conversation":"\#(name)","muted":true}"#
-    #expect(try rig.post("/v1/conversations/mute", mute).status == 200)
+    let mute = #"{"conversation":"\#(name)","level":"none"}"#
+    #expect(try rig.post("/v1/conversations/level", mute).status == 200)
     #expect(try row()?["muted"]?.bool == true)
-    let unknown = #"{"conversation":"channel:0000000000000000","muted":true}"#
-    #expect(try rig.post("/v1/conversations/mute", unknown).status == 404)
-    #expect(try rig.post("/v1/conversations/mute", #"{"conversation":"\#(name)"}"#).status == 400)
+    #expect(try rig.post("/v1/conversations/level", #"{"conversation":"r1","level":"mentions"}"#).status == 200)
+    #expect(try row()?["level"]?.string == "mentions")
+    let unknown = #"{"conversation":"channel:0000000000000000","level":"none"}"#
+    #expect(try rig.post("/v1/conversations/level", unknown).status == 404)
+    #expect(try rig.post("/v1/conversations/level", #"{"conversation":"\#(name)"}"#).status == 400)
+    #expect(try rig.post("/v1/conversations/level", #"{"conversation":"\#(name)","level":"some"}"#).status == 400)
+  }
+
+  @Test func `a blocked sender is listed, its messages say so, and each block has one way back`() throws {
+    let rig = try begun()
+    _ = try rig.rows("/v1/conversations")
+    let key = try key(of: "r1", rig)
+    func block(_ word: String, _ body: String) throws -> Int { try rig.post("/v1/blocks/\(word)", body).status }
+    #expect(try block("add", #"{"whom":"r1"}"#) == 200)
+    #expect(try block("add", #"{"whom":"r2","channel":"Public"}"#) == 200)
+    #expect(try block("add", #"{"whom":"nobody"}"#) == 404)
+    #expect(try block("add", #"{"whom":"r2","channel":"nowhere"}"#) == 404)
+    #expect(try rig.rows("/v1/blocks").map { $0["key"]?.string } == [key, nil])
+    rig.air("dm r1 r0 hello @[r0]")
+    rig.air("chan r2 0 to all")
+    rig.air("chan r1 0 me, too")
+    try rig.until("three messages") { try rig.texts().count == 3 }
+    let rows = try rig.rows("/v1/messages")
+    let hidden = rows.filter { $0["filtered"]?.string == "blocked" }.compactMap { $0["text"]?.string }
+    #expect(hidden == ["hello @[r0]", "to all"])
+    let unread = try rig.rows("/v1/conversations").compactMap { $0["unread"]?.integer }.reduce(0, +)
+    #expect(unread == 1)
+    // By as many digits as a room tells of an author.
+    #expect(try block("remove", #"{"whom":"\#(key.prefix(8))"}"#) == 200)
+    #expect(try block("remove", #"{"whom":"r1"}"#) == 404)
+    #expect(try block("remove", #"{"whom":"r2","channel":"Public"}"#) == 200)
+    #expect(try rig.rows("/v1/blocks").isEmpty)
+    #expect(try rig.rows("/v1/messages").allSatisfy { $0["filtered"] == nil })
+    #expect(try rig.rows("/v1/conversations").compactMap { $0["unread"]?.integer }.reduce(0, +) == 3)
+    for number in 0..<256 { #expect(try block("add", #"{"whom":"Bob \#(number)","channel":"Public"}"#) == 200) }
+    #expect(try block("add", #"{"whom":"one more","channel":"Public"}"#) == 429)
   }
 
   @Test func `messages are found by words, sender, channel and time, and errors have a remedy`() throws {

@@ -18,6 +18,8 @@ public enum Missing: Equatable, Sendable, CustomStringConvertible {
   case removedUpstream(String, known: [String])
   case deadLetter(Int64, upstream: String)
   case alert(Int64)
+  /// A blocked sender.
+  case block(String)
   case page(String)
 
   public var description: String {
@@ -35,6 +37,7 @@ public enum Missing: Equatable, Sendable, CustomStringConvertible {
       "no upstream \"\(name)\" was removed; removed: \(Self.list(known))"
     case .upstream(let name, let known): "unknown upstream \"\(name)\"; configured: \(Self.list(known))"
     case .deadLetter(let seq, let upstream): "\(upstream) has no dead letter \(seq): see meshpost upstream dead"
+    case .block(let name): "\"\(name)\" is not blocked: see meshpost block list"
     case .alert(let id): "there is no alert \(id): see meshpost alerts"
     case .page(let path): "not found: \(path)"
     }
