@@ -44,10 +44,10 @@ extension Show {
   /// A channel, or a node with which messages were exchanged: what is unread there, and the newest message.
   static func conversation(_ conversation: JSONValue) -> Styled {
     let (row, state) = (Shape.Conversation(), Shape.Unread())
-    let unread = conversation[state.unread] ?? 0
+    let (unread, level) = (conversation[state.unread] ?? 0, conversation[state.level] ?? "all")
     let marks = [
       unread > 0 ? "\(unread) new" : nil, conversation[state.mentioned] == true ? "@" : nil,
-      conversation[state.muted] == true ? "muted" : nil,
+      level == "all" ? nil : level == "none" ? "muted" : clean(level),
     ]
     let names = shownName(conversation[row.alias], conversation[row.name], key: conversation[row.key])
     let name = clean(names ?? conversation[row.conversation])
