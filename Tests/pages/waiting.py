@@ -95,7 +95,7 @@ def the_own_radios_hours_are_drawn(world):
 
 @test
 def first_steps_are_told_until_something_is_said(world):
-    only = {"conversation": PUBLIC, "kind": "channel", "name": "Public", "channel": PUBLIC.split(":")[1], "on_radio": True, "unread": 0, "mentioned": False, "read": "0", "muted": False}
+    only = {"conversation": PUBLIC, "kind": "channel", "name": "Public", "channel": PUBLIC.split(":")[1], "on_radio": True, "unread": 0, "mentioned": False, "read": "0", "level": "all", "muted": False}
     steps = """const real = window.fetch;
       window.examined = 0;
       window.fetch = (path, ...more) => {

@@ -299,7 +299,7 @@ export class OpenChat {
   }
 
   #version(row, isJoined) {
-    return [isJoined, row.state, row.reason, row.heard, row.attempts, row.reactions?.map((one) => one.emoji + one.sender).join(), row.copies, route.get("message") === row.cursor].join("\u0001");
+    return [isJoined, row.state, row.reason, row.heard, row.attempts, row.reactions?.map((one) => one.emoji + one.sender).join(), row.copies, row.filtered, route.get("message") === row.cursor].join("\u0001");
   }
 
   #draw() {
@@ -359,7 +359,8 @@ export class OpenChat {
     const isOwn = row.direction === "sent";
     const name = isOwn ? t("you") : row.sender_alias ?? row.author_name ?? row.sender_name ?? row.author ?? row.sender ?? "";
     const key = isOwn ? "" : this.#who(row);
-    const isMention = !isOwn && gateway.name && row.mentions?.includes(gateway.name);
+    const isBlocked = row.filtered === "blocked";
+    const isMention = !isOwn && !isBlocked && gateway.name && row.mentions?.includes(gateway.name);
     const isCurrent = this.#current === row.cursor;
     return make("article", {
       class: `message${isOwn ? " own" : ""}${isJoined ? " joined" : ""}${isMention ? " for-us" : ""}${route.get("message") === row.cursor ? " chosen" : ""}`,
@@ -370,7 +371,7 @@ export class OpenChat {
       : make("span", { class: `message-picture ${isOwn ? "hue-own" : `hue-${hue(key)}`}`, "aria-hidden": "true", text: isOwn ? initial(gateway.name || "·") : initial(name) }),
     make("div", { class: "message-head" + (isJoined ? " unseen" : "") },
       make("span", { class: `message-name ${isOwn ? "" : `ink-${hue(key)}`}` }, isOwn ? name : named(name)), when(row.received_at, "clock")),
-    make("div", { class: "message-text" }, this.#text(row),
+    make("div", { class: "message-text" }, isBlocked ? make("details", { class: "folded" }, make("summary", { text: t("message.blocked") }), this.#text(row)) : this.#text(row),
       row.state === "failed" ? make("p", { class: "failed" }, make("span", { text: t(`reason.${row.reason}`) }), " ",
         link("retry", () => retry(row))) : null,
       reactions(row)),
@@ -422,7 +423,7 @@ export class OpenChat {
   // MARK: Doing
 
   #clicked(event, row) {
-    if (event.target.closest("button, a") || getSelection()?.type === "Range") return;
+    if (event.target.closest("button, a, summary") || getSelection()?.type === "Range") return;
     this.#setCurrent(row.cursor);
     // A finger has no hovering: a touch opens what a mouse finds beside the message.
     if (matchMedia("(hover: none)").matches) this.#openMessage(row.cursor);
@@ -484,7 +485,7 @@ export class OpenChat {
 
   #rowKey(event) {
     const article = event.target.closest?.("article");
-    if (!article || event.target.closest("button, a")) return;
+    if (!article || event.target.closest("button, a, summary")) return;
     const { cursor } = article.dataset;
     const row = this.#chat.find(cursor);
     if (event.key === "r" && row) { this.#reply(row); event.preventDefault(); event.stopPropagation(); }
@@ -538,7 +539,7 @@ export class OpenChat {
   }
 
   #heard(row) {
-    if (row.conversation !== this.id || row.direction !== "received" || row.text === undefined) return;
+    if (row.conversation !== this.id || row.direction !== "received" || row.text === undefined || row.filtered) return;
     const isNew = !this.#chat.find(row.cursor);
     if (isNew && !document.hidden) say(`${row.sender_alias ?? row.author_name ?? row.sender_name ?? ""}: ${row.text.slice(0, 200)}`);
   }
