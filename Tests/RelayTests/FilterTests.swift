@@ -134,7 +134,7 @@ private final class Mesh {
       (.message, #"{"id":6,"kind":"cli","sender":"aabbccddeeff"}"#),
       (.reaction, #"{"conversation":"aabbccddeeff","sender":"self"}"#),
     ]
-    let all = blocked + others + Mesh.ofNobody + [(.outgoing, #"{"id":"y","recipient":"\#(Mesh.birch.hex)"}"#)]
+    let all = blocked + others + Mesh.ofNobody + [(EventKind.outgoing, #"{"id":"y","recipient":"\#(Mesh.birch.hex)"}"#)]
     #expect(try passing(mesh, filter, all) == passing(mesh, EventFilter(), all))
     try mesh.write { store throws(SQLiteError) in
       try store.add(.key(Mesh.birch.bytes))
@@ -152,14 +152,16 @@ private final class Mesh {
     var filter = EventFilter()
     filter.onlyConcerning = true
     let texts = ["hello", "ask @[Hill]", "@[Hill] come", "@[Hilly] no"]
-    let said: [(EventKind, String)] =
-      texts.map {
-        (.message, #"{"id":1,"kind":"channel","channel":"\#(Mesh.trees)","sender_name":"Bob","text":"\#($0)"}"#)
-      } + [
-        (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob","target_outgoing":1}"#),
-        (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob","target":1}"#),
-        (.message, #"{"id":2,"kind":"direct","sender":"aabbccddeeff","text":"hello"}"#),
-      ]
+    var said: [(EventKind, String)] = []
+    for text in texts {
+      said.append(
+        (.message, #"{"id":1,"kind":"channel","channel":"\#(Mesh.trees)","sender_name":"Bob","text":"\#(text)"}"#))
+    }
+    said += [
+      (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob","target_outgoing":1}"#),
+      (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob","target":1}"#),
+      (.message, #"{"id":2,"kind":"direct","sender":"aabbccddeeff","text":"hello"}"#),
+    ]
     let expected: [(ConversationLevel, [Int])] = [
       (.all, [0, 1, 2, 3, 4, 5, 6]), (.mentions, [1, 2, 4, 6]), (.direct, [2, 4, 6]), (.nothing, []),
     ]

@@ -5,7 +5,6 @@ import ControlShapes
 import Messaging
 import SQLite
 import Store
-import UntrustedText
 
 /// `/v1/blocks…`: senders whose messages concern nobody here.
 struct BlocksAPI {

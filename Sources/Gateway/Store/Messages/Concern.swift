@@ -221,22 +221,22 @@ extension Store {
 
   /// Whether an event is about a message that concerns somebody, or about no received message.
   public func concernsSomebody(_ kind: EventKind, _ body: JSONValue) throws(StoreError) -> Bool {
-    let said: Said?
-    switch kind {
-    case .message: said = Said(message: body)
-    case .ways:
-      // The event has no text.
-      if let id = body["id"]?.integer, let message = try self.message(id: id) {
-        said = Said(message)
-      } else {
-        said = Said(message: body)
-      }
-    case .reaction: said = Said(reaction: body)
-    default: said = nil
-    }
-    guard let said else { return true }
+    guard let said = try said(kind, body) else { return true }
     let radio = self.radio(inEvent: body["radio"]?.string)?.id ?? self.radio
     return try translating { () throws(SQLiteError) in try judge(said, ofRadio: radio) } == nil
+  }
+
+  /// `nil`: the event is about no received message.
+  private func said(_ kind: EventKind, _ body: JSONValue) throws(StoreError) -> Said? {
+    switch kind {
+    case .message: return Said(message: body)
+    case .ways:
+      // The event has no text.
+      guard let id = body["id"]?.integer, let message = try message(id: id) else { return Said(message: body) }
+      return Said(message)
+    case .reaction: return Said(reaction: body)
+    default: return nil
+    }
   }
 
   private func judge(_ said: Said, ofRadio radio: Int64) throws(SQLiteError) -> Filtered? {

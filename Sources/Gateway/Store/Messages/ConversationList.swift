@@ -90,7 +90,7 @@ extension Store {
     var upTo = min(newest, from + Self.listStep)
     if let first, from < first { upTo = min(upTo, first) }
     var additions: [Place: Addition] = [:]
-    let (columns, blocks, levels) = (Self.messageColumns, try readBlocks(), try levels())
+    let (columns, blocks, levels) = (Self.messageColumns, try readBlocks(), try readLevels())
     try database.every(
       "SELECT \(columns) FROM messages WHERE id > ? AND id <= ? AND kind IN ('direct', 'room', 'channel') ORDER BY id",
       [.integer(from), .integer(upTo)]
@@ -143,7 +143,7 @@ extension Store {
   }
 
   /// The levels of conversations that have another than `all`.
-  private func levels() throws(SQLiteError) -> [Place: ConversationLevel] {
+  private func readLevels() throws(SQLiteError) -> [Place: ConversationLevel] {
     var levels: [Place: ConversationLevel] = [:]
     try database.every("SELECT radio, name, level FROM conversations WHERE level != 0") { row in
       guard let name = ConversationName(row.text(1)) else { return }
