@@ -54,10 +54,10 @@ class Conversations extends ServedStore {
     return this.#called.get(gist(shownName(one)))?.length > 1 ? ` ${one.conversation.split(":")[1].slice(0, 6)}` : "";
   }
 
-  /** Without those that are muted. */
+  /** That concern somebody. */
   get unread() {
     let count = 0;
-    for (const one of this.#all.values()) count += one.muted ? 0 : one.unread ?? 0;
+    for (const one of this.#all.values()) count += one.unread ?? 0;
     return count;
   }
 
