@@ -165,6 +165,45 @@ import Timing
     #expect(try block("add", #"{"whom":"one more","channel":"Public"}"#) == 429)
   }
 
+  @Test func `a webhook does not get what concerns nobody, which is filtered, and hubs and brokers do`() throws {
+    let rig = try Rig(nodes: 3)
+    rig.configure(
+      """
+      [[upstream]]
+      name = "hook"
+      kind = "webhook"
+      url = "http://127.0.0.1:1"
+      kinds = ["message"]
+      [[upstream]]
+      name = "broker"
+      kind = "mqtt"
+      url = "mqtt://127.0.0.1:1"
+      kinds = ["message"]
+      """)
+    let (hook, broker) = (rig.server("hook", "webhook"), rig.server("broker", "mqtt"))
+    try rig.startSynced()
+    #expect(try rig.post("/v1/blocks/add", #"{"whom":"r1"}"#).status == 200)
+    let level = #"{"conversation":"Public","level":"mentions"}"#
+    #expect(try rig.post("/v1/conversations/level", level).status == 200)
+    for line in ["dm r1 r0 noise @[r0]", "chan r2 0 to all", "dm r2 r0 hello", "chan r2 0 ask @[r0]"] {
+      try hear(line, rig)
+    }
+    func texts(_ server: ScriptedServer) -> [String] { server.events.compactMap { $0.body["text"]?.string } }
+    let all = ["noise @[r0]", "to all", "hello", "ask @[r0]"]
+    try rig.until("all of them at the hub and the broker") { texts(rig.hub) == all && texts(broker) == all }
+    try rig.until("what is for us at the webhook") { texts(hook).count == 2 }
+    #expect(texts(hook) == ["hello", "ask @[r0]"])
+    try rig.until("its answers") {
+      let states = try rig.rows("/v1/messages?upstreams=1").map { row in
+        row["upstreams"]?.array?.first { $0["name"]?.string == "hook" }?["state"]?.string
+      }
+      return states == ["filtered", "filtered", "acknowledged", "acknowledged"]
+    }
+    let reasons = try rig.rows("/v1/messages").map { $0["filtered"]?.string }
+    #expect(reasons == ["blocked", "level", nil, nil])
+    #expect(try rig.rows("/v1/messages?q=noise").count == 1)
+  }
+
   @Test func `messages are found by words, sender, channel and time, and errors have a remedy`() throws {
     let rig = try Rig { ($0.contacts, $0.queueCapacity) = (20, 1000) }
     try rig.startSynced()
