@@ -221,7 +221,7 @@ extension Store {
 
   /// Whether an event is about a message that concerns somebody, or about no received message.
   public func concernsSomebody(_ kind: EventKind, _ body: JSONValue) throws(StoreError) -> Bool {
-    guard let said = try said(kind, body) else { return true }
+    guard let said = try self.said(kind, body) else { return true }
     let radio = self.radio(inEvent: body["radio"]?.string)?.id ?? self.radio
     return try translating { () throws(SQLiteError) in try judge(said, ofRadio: radio) } == nil
   }
@@ -232,7 +232,7 @@ extension Store {
     case .message: return Said(message: body)
     case .ways:
       // The event has no text.
-      guard let id = body["id"]?.integer, let message = try message(id: id) else { return Said(message: body) }
+      guard let id = body["id"]?.integer, let message = try self.message(id: id) else { return Said(message: body) }
       return Said(message)
     case .reaction: return Said(reaction: body)
     default: return nil

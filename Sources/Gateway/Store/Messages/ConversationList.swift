@@ -237,7 +237,7 @@ extension Store {
   private func unreadMessages(
     of name: ConversationName, behind place: Int64, upTo last: Int64 = .max, ofRadio radio: Int64
   ) throws(SQLiteError) -> Addition {
-    let concern = try concern(in: name, ofRadio: radio, readBlocks())
+    let concern = try self.concern(in: name, ofRadio: radio, readBlocks())
     var found = Addition()
     try database.every(
       """
