@@ -54,7 +54,7 @@ def catalogues_are_whole(world):
     browser = world.open("/conversations")
     words = {}
     both = """return Promise.all(["", "-more", "-views", "-alerts", "-hub", "-hub-views"].map((end) => import(`/pages/languages/${arguments[0]}${end}.js`)))
-      .then(([first, ...more]) => Object.assign({ ...first.default.words }, ...more.map((one) => one.default)))"""
+      .then((all) => Object.assign({}, ...all.map((one) => one.default.words ?? one.default)))"""
     for name in browser.script("return import('/pages/languages/index.js').then((module) => Object.keys(module.default))"):
         words[name] = browser.script(both, name)
     for name, own in words.items():

@@ -438,7 +438,7 @@ def right_to_left(world):
         shutil.copytree(rigs.CHECKOUT / "Sources/Pages", pages)
         (pages / "languages/index.js").write_text('export default { en: "English", xr: "אבגד" };\n')
         browser = world.open("/conversations")
-        for end in ("", "-more", "-views"):
+        for end in ("", "-more", "-views", "-alerts"):
             words = browser.script("return import(`/pages/languages/en${arguments[0]}.js`).then((one) => one.default)", end)
             table = words["words"] if end == "" else words
             table = {key: {form: pseudo(one) for form, one in value.items()} if isinstance(value, dict) else pseudo(value) for key, value in table.items()}

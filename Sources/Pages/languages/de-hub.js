@@ -1,5 +1,7 @@
 // Was der Hub zuerst sagt: sein Rahmen und seine Flotte.
-export default {
+import all from "./de.js";
+
+export default { ...all, words: { ...all.words,
   "loading": "Wird geladen…",
   "hub.title": "Hub", "hub.none": "Nicht gefunden", "hub.fleet": "Flotte", "hub.messages": "Nachrichten", "hub.coverage": "Abdeckung", "hub.alerts": "Alarme", "hub.short-fleet": "Flotte", "hub.short-messages": "Nachr.", "hub.short-coverage": "Abdeck.", "hub.short-alerts": "Alarme", "hub.short-commands": "Befehle", "hub.short-people": "Leute", "hub.commands": "Befehle", "hub.people": "Personen",
   "role.view": "Darf ansehen", "role.operate": "Darf bedienen", "role.administer": "Darf verwalten", "role.undefined": "",
@@ -8,4 +10,4 @@ export default {
   "fleet.none-why": "Ein Gateway erscheint, sobald es etwas sendet: `meshpost upstream add` auf dem Gateway.", "fleet.no-match": "Kein Gateway passt", "fleet.no-match-why": "Durchsucht werden Kennungen, Funkgeräte, Schlagwörter, Notizen, Modelle und Versionen.",
   "need.silent": "still", "need.radio": "ohne Funkgerät", "need.store": "speichert nicht", "need.power": "Akku schwach", "need.clock": "Uhr nicht gestellt",
   "alerts.open-count": { one: "{count} offener Alarm", other: "{count} offene Alarme" },
-};
+} };
