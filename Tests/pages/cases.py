@@ -86,7 +86,7 @@ def sentences_of_alerts_are_those_of_the_programs(world):
     assert not missing, f"rules without a form: {missing}"
     fixed = {words: name for name, form in forms.items() for words in re.split(r"\{\w+\}|" + LITERALS, form)}
     everything, said = "\n".join(fixed), set()
-    for file in (file for room in ("Gateway", "Hub") for file in (CHECKOUT / "Sources" / room).rglob("*.swift")):
+    for file in (file for room in ("Gateway", "Hub", "Shared/Alerts") for file in (CHECKOUT / "Sources" / room).rglob("*.swift")):
         literals = set(re.split(LITERALS, re.sub(r'"\s*\+ "', "", file.read_text()).replace('\\"', '"')))
         if any(len(words) >= 16 and words in everything for words in literals):
             said |= literals
@@ -400,6 +400,9 @@ def alerts_speak_the_readers_language(world):
     browser.find(".tabs")
     for name, carried, said, marks, wanted in browser.script(SENTENCES):
         assert said == wanted and not marks, f"{name}: {carried!r} became {said!r}, not {wanted!r}"
+    name = "return import('/pages/parts/sentence.js').then(({ sentence }) => [sentence({ rule: 'gateway_silent', text: 'nothing has come from 0a1b for 2 hours' }, () => 'Ridge')].flat().map((one) => one.textContent ?? one).join(''))"
+    assert browser.script(name) == "Von Ridge kam seit 2 h 0 min nichts"
+    assert world.open("/gateway", language="en").script(name) == "nothing has come from Ridge for 2 hours"
     say = "return import('/pages/parts/sentence.js').then(({ sentence }) => [sentence({ rule: arguments[0], text: arguments[1] })].flat().map((one) => one.outerHTML ?? one).join(''))"
     assert browser.script(say, "radio_lost", "a newer <b>sentence</b>") == '<bdi lang="en">a newer &lt;b&gt;sentence&lt;/b&gt;</bdi>'
     assert 'lang="en"' in browser.script(say, "store_lost", "x. Further: y. Before that, : ; . Every upstream had all of it" * 60)

@@ -137,9 +137,9 @@ export class View {
     this.#areRulesWanted = false;
     try {
       const { rules } = await ask("/v1/alerts/rules");
-      const sentence = (rule) => (typeof rule === "string" ? rule : rule.sentence ?? rule.text ?? "");
+      const words = (rule) => (typeof rule === "string" ? rule : rule.sentence ?? rule.text ?? "");
       fill(this.rules, rules.length ? [make("h2", { text: t("alerts.rules") }), make("ul", { class: "hub-list" }, rules.map((rule) => make("li", {},
-        has(`rule.${rule.rule}`) ? make("strong", { text: t(`rule.${rule.rule}`) }) : rule.rule ? named(rule.rule) : null, make("span", { class: "grow", lang: "en", text: cut(sentence(rule), 600) })))), make("p", { class: "quiet small", text: t("alerts.rules-why") })] : null);
+        has(`rule.${rule.rule}`) ? make("strong", { text: t(`rule.${rule.rule}`) }) : rule.rule ? named(rule.rule) : null, make("span", { class: "grow" }, sentence({ rule: "rules", text: words(rule) }))))), make("p", { class: "quiet small", text: t("alerts.rules-why") })] : null);
     } catch (trouble) {
       // A hub without alerts has no rules.
       this.#areRulesWanted = trouble.status !== 404;
