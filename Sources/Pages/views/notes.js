@@ -51,6 +51,8 @@ export async function notes({ id, list, scroller }, chat, show) {
     const isOthers = row.direction === "received" && row.kind === "channel" && gateway.name && gist(row.sender_name ?? "") === gist(gateway.name);
     const head = article.querySelector(".message-head");
     if (isOthers && !head.querySelector(".not-ours")) {
+      // On a narrow screen the name would be cut.
+      head.style.flexWrap = "wrap";
       head.append(make("span", { class: "not-ours bad-words small", title: t("note.not-ours-why"), text: t("note.not-ours") }));
     }
     const name = ANSWER.test(row.text ?? "") ? article.querySelector(".written > bdi.mention:first-child") : null;
