@@ -66,6 +66,15 @@ import Timing
     #expect(try rig.ask("GET", "/v1/messages?after=1.x").status == 400)
   }
 
+  @Test func `a channel that the radio has left keeps its name`() throws {
+    let rig = try begun()
+    try hear("chan r1 0 before it was left", rig)
+    #expect(try rig.post("/v1/channels/remove?channel=Public").status == 200)
+    let there = try #require(try rig.rows("/v1/conversations").first { $0["kind"]?.string == "channel" })
+    #expect(there["name"]?.string == "Public" && there["on_radio"]?.bool == false, "\(there)")
+    #expect(try rig.rows("/v1/messages").map { $0["channel_name"]?.string } == ["Public"])
+  }
+
   @Test func `only conversations with unread messages are listed if that is asked for`() throws {
     let rig = try begun()
     // What is unread is counted from the first list on.

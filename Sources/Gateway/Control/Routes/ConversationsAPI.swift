@@ -119,6 +119,9 @@ struct ConversationsAPI {
     case .channel(let digest):
       let known = try store.nameOfChannel(digest)
       (who.kind, who.name, who.isOnRadio) = ("channel", known?.string ?? "", known != nil)
+      if known == nil, case .received(let message)? = newest {
+        who.name = try store.nameOfChannel(of: message)?.string ?? ""
+      }
     case .node(let prefix):
       let stored = try store.contact(prefix: prefix)
       who.name = stored?.contact.name.string ?? ""
