@@ -174,6 +174,8 @@ class Hub:
 
     async def hold_links(self, fleet):
         """Links of those that have one, until it is cancelled; needs `websockets` (hardware/requirements.txt)."""
+        import contextlib
+
         import websockets
 
         async def link(gateway):
@@ -183,8 +185,9 @@ class Hub:
                 while json.loads(await line.recv())["type"] != "welcome":
                     pass
                 await line.send(json.dumps({"type": "state", "name": "gateway", "body": gateway.state(fleet.life.end)}))
-                async for _ in line:
-                    pass
+                with contextlib.suppress(websockets.ConnectionClosed):
+                    async for _ in line:
+                        pass
 
         await asyncio.gather(*(link(gateway) for gateway in fleet.gateways if fleet.is_linked(gateway)))
 
@@ -201,6 +204,12 @@ def put_back(database, fleet):
         database.execute("UPDATE gateways SET last_seen = ? WHERE id = ?", (seen, gateway.id))
         database.execute("UPDATE states SET at = ? WHERE gateway = ?", (seen, gateway.id))
     database.execute("UPDATE alerts SET told_at = began_at + 500")
+    # The hub's own, which it raises when it has run for a quarter of an hour.
+    for gateway in fleet.gateways:
+        if gateway.fate in ("outage", "gone"):
+            seen = fleet.last_seen(gateway)
+            database.execute("INSERT INTO alerts(gateway, rule, subject, began_at, text, returns, told_at) VALUES (?, 'gateway_silent', '', ?, ?, 0, ?)",
+                             (gateway.id, seen, f"nothing has come from {gateway.id} for 15 minutes", seen + 15 * MINUTE))
 
 
 def fleet_of(options):
