@@ -132,7 +132,7 @@ public final class NodeRequests {
         // Before its turn, so that others are asked meanwhile.
         try await messenger.untilCalm(priority, since: since)
         try await turns.enter(priority)
-        let pause = pauses < Self.mostPauses ? entry.flatMap { pause(before: $0.isCommandLine, to: $0.node) } : nil
+        let pause = pauses < Self.mostPauses ? entry.flatMap { self.pause(before: $0.isCommandLine, to: $0.node) } : nil
         if link.isOver || (pause == nil && messenger.mayGo(priority, since: since)) { break }
         turns.leave()
         if let pause {

@@ -92,7 +92,8 @@ actor HubAlerts {
       let words = "the disk of the database of \(name) is full: nothing is stored"
       read(AlertSubject(.hubDatabase, name), .bad(text: words))
     } else if stores.lock.isLong {
-      read(AlertSubject(.hubDatabase, name), .bad(text: "\(name): \(LockedFile.words)"))
+      let words = "the database of \(name) is locked by another program: nothing is stored"
+      read(AlertSubject(.hubDatabase, name), .bad(text: words))
     } else if problem == nil {
       read(AlertSubject(.hubDatabase, name), .well)
     }
