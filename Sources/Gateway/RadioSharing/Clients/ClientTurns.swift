@@ -51,7 +51,7 @@ extension ClientSession {
     guard let reserved = reserve(for: command) else { return .reply(.error(.tableFull)) }
     let question: OpenQuestion
     do throws(Refusal) {
-      question = OpenQuestion(answer, try await gateway.requests.share(with: contact(of: command)))
+      question = OpenQuestion(answer, try await gateway.requests.share(with: gateway.contact(of: command)))
     } catch {
       gateway.messenger.giveBackShared(bytes: reserved)
       return .reply(.error(error == .linkDown ? .badState : .tableFull))
