@@ -59,7 +59,7 @@ export default {
   "radio_queue_full.unattended": "Das Funkgerät wurde neu gestartet, während dieses Gateway seine Nachrichten nicht las: Was es in dieser Zeit empfing, ist verloren, und niemand weiß, ob es etwas war",
   "radio_queue_full.unknown-ended": "Das Gateway wurde beendet, als vielleicht eine Nachricht vom Funkgerät unterwegs war, und dieses wurde seitdem vielleicht neu gestartet: Nachrichten können verloren sein, und niemand weiß, wie viele",
   "radio_queue_full.unknown": "Das Funkgerät ließ Fragen unbeantwortet und wurde seitdem vielleicht neu gestartet: Nachrichten können verloren sein, und niemand weiß, wie viele",
-  "radio_queue_full.taken": "Das Funkgerät trennte die Verbindung und wurde nicht neu gestartet, also war ein anderes Programm mit ihm verbunden: Nachrichten, die jenes gelesen hat, sind hier verloren, und niemand weiß, ob es welche gab",
+  "radio_queue_full.taken": "Die Verbindung wurde von der Seite des Funkgeräts getrennt, und dieses wurde nicht neu gestartet: War ein anderes Programm mit ihm verbunden, sind die Nachrichten, die jenes gelesen hat, hier verloren; trennte eine Brücke oder das Netz die Verbindung, sind es keine",
   "radio_queue_full.full": "Die Warteschlange des Funkgeräts war voll: {count1} Nachrichten kamen heraus, und mindestens {count2} weitere sind verloren",
   "radio_queue_full.announced-one": "Das Funkgerät kündigte mindestens 1 Nachricht an, die hier nicht ankam, und hat keine mehr: Sie ist verloren",
   "radio_queue_full.announced": "Das Funkgerät kündigte mindestens {count} Nachrichten an, die hier nicht ankamen, und hat keine mehr: Sie sind verloren",

@@ -59,7 +59,7 @@ export default {
   "radio_queue_full.unattended": "the radio was restarted while this gateway did not read its messages: what it received meanwhile is lost, and nobody knows whether there was any",
   "radio_queue_full.unknown-ended": "the gateway ended while a message may have been on its way from the radio, which may have been restarted since: messages may be lost, and nobody knows how many",
   "radio_queue_full.unknown": "the radio left questions unanswered, and may have been restarted since: messages may be lost, and nobody knows how many",
-  "radio_queue_full.taken": "the radio closed its link and was not restarted, so another program was connected to it: messages that this program has read are lost here, and nobody knows whether there were any",
+  "radio_queue_full.taken": "the radio's link was closed from its side, and the radio was not restarted: if another program was connected to it, the messages that this program has read are lost here; if a bridge or the network dropped the link, none are",
   "radio_queue_full.full": "the radio's queue was full: {count1} messages were taken from it, and at least {count2} more are lost",
   "radio_queue_full.announced-one": "the radio announced 1 message or more that did not arrive here, and has none left: it is lost",
   "radio_queue_full.announced": "the radio announced {count} messages or more that did not arrive here, and has none left: they are lost",
