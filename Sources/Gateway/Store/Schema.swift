@@ -346,9 +346,11 @@ enum Schema {
     """
 
   /// Whom messages concern: the level of each conversation (`ConversationLevel.column`), and blocked senders: keys, or
-  /// their beginnings, with an empty `channel`, and names on a channel.
+  /// their beginnings, with an empty `channel`, and names on a channel. Nothing is unread in a conversation that was
+  /// muted: older programs counted there, and their pages left it out.
   private static let concern = """
     ALTER TABLE conversations RENAME COLUMN muted TO level;
+    UPDATE conversations SET received = read_received, mention = 0 WHERE level = 1;
     CREATE TABLE blocks(channel TEXT NOT NULL, whom BLOB NOT NULL, PRIMARY KEY(channel, whom)) WITHOUT ROWID;
     """
 }
