@@ -174,6 +174,21 @@ import Timing
     #expect(try shop.store.blocks().isEmpty)
   }
 
+  @Test func `a message that comes to the indexes before the list is counted once`() throws {
+    let shop = try shop()
+    let name = ConversationName.channel(ChannelSecret.publicChannel.digest)
+    _ = try list(shop)
+    for time in 1...3 { try shop.insert(Shop.channel("Bob: \(time)", time: UInt32(time))) }
+    _ = try list(shop)
+    try shop.insert(Shop.channel("Bob: meanwhile", time: 4))
+    try index(shop)
+    shop.store.write { store throws(SQLiteError) in
+      _ = try store.markRead(name, upTo: MessagePlace(message: 1), ofRadio: store.radio)
+    }
+    try shop.store.commitNow()
+    #expect(try list(shop).map(\.unread) == [3])
+  }
+
   @Test func `a reaction is not unread, and our own message is the newest`() throws {
     let shop = try shop()
     _ = try list(shop)

@@ -217,7 +217,6 @@ extension Store {
   public func recountUnread(
     in name: ConversationName?
   ) throws(SQLiteError) -> [(radio: Int64, name: ConversationName)] {
-    let listed = try database.meta(Self.listed)?.integer ?? 0
     let places: [(radio: Int64, name: ConversationName, read: Int64)] = try database.rows(
       """
       SELECT radio, name, read_message FROM conversations WHERE message > read_message
@@ -225,7 +224,7 @@ extension Store {
       """, [.optional(name?.description)]
     ) { row in ConversationName(row.text(1)).map { (radio: row.integer(0), name: $0, read: row.integer(2)) } }
     for place in places {
-      let found = try unreadMessages(of: place.name, behind: place.read, upTo: listed, ofRadio: place.radio)
+      let found = try unreadMessages(of: place.name, behind: place.read, ofRadio: place.radio)
       try database.run(
         """
         UPDATE conversations SET received = read_received + ?3, mention = ?4 WHERE radio = ?1 AND name = ?2
@@ -234,9 +233,11 @@ extension Store {
     return places.map { (radio: $0.radio, name: $0.name) }
   }
 
+  /// Of those in the list: later ones are counted when it gets them.
   private func unreadMessages(
-    of name: ConversationName, behind place: Int64, upTo last: Int64 = .max, ofRadio radio: Int64
+    of name: ConversationName, behind place: Int64, ofRadio radio: Int64
   ) throws(SQLiteError) -> Addition {
+    let listed = try database.meta(Self.listed)?.integer ?? 0
     let concern = try self.concern(in: name, ofRadio: radio, readBlocks())
     var found = Addition()
     try database.every(
@@ -246,7 +247,8 @@ extension Store {
         AND kind IN ('direct', 'room', 'channel') AND radio IN (?3, \(Self.everyRadio)) ORDER BY id LIMIT ?4
       """,
       [
-        .text("place : \(name.indexWord)"), .integer(place), .integer(radio), .integer(Self.maxCounted), .integer(last),
+        .text("place : \(name.indexWord)"), .integer(place), .integer(radio), .integer(Self.maxCounted),
+        .integer(listed),
       ]
     ) { row in found.add(Self.message(row), concern) }
     return found
