@@ -71,7 +71,8 @@ public struct EventFilter: Equatable, Sendable {
     if let own, let passes = passesAsOwn(event, own) { return passes }
     if endsOnly, !isEnd(event, store) { return false }
     if wantsWholeKeys, try isCausedByHook(event, store) { return false }
-    if onlyConcerning, try !concernsSomebody(event, store) { return false }
+    // It costs queries: not for events that do not pass in any case.
+    if onlyConcerning, kinds.isEmpty || takes(event.kind), try !concernsSomebody(event, store) { return false }
     // Packets are many, and useful to few: only upstreams whose `kinds` name them get them. They belong to no channel or node.
     if event.kind == EventKind.packet.rawValue { return kinds.contains(event.kind) && !isSelective }
     if passesAll || event.kind == EventKind.gap.rawValue { return true }
