@@ -198,6 +198,18 @@ import Timing
     #expect(try !fixture.bench.state("p").hasEnded)
   }
 
+  @Test func `a room without a password that does not answer is logged in to again after its post has ended`() throws {
+    let fixture = try Fixture()
+    fixture.answersLogin = { $0.bytes.isEmpty }
+    try fixture.logInFirst("")
+    fixture.answersLogin = { _ in false }
+    try fixture.post()
+    try fixture.bench.run("a login without an answer") { fixture.logins.count == 2 }
+    try fixture.pass(.seconds(60))
+    _ = try fixture.bench.messenger.cancel(key: "p")
+    try fixture.bench.run("another login") { fixture.logins.count == 3 }
+  }
+
   @Test func `a room without a password that was restarted gets the post with a new time after two rounds`() throws {
     let fixture = try Fixture()
     fixture.answersLogin = { $0.bytes.isEmpty }

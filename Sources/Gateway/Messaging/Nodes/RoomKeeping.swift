@@ -286,7 +286,10 @@ public final class RoomKeeping {
       // A stranger gets no answer, except in an open room, which answers everybody in the same way.
       case .success: openRooms.insert(key)
       case .failure(.silence) where !isWithout: break
-      case .failure(let refusal): return failed(refusal, stored, room)
+      case .failure(let refusal):
+        // The question was the login.
+        if isWithout { room.needsLogin = true }
+        return failed(refusal, stored, room)
       }
     }
     let answer = try await result { () async throws(Refusal) in try await service.logIn(stored, password: nil) }
