@@ -176,6 +176,20 @@ private final class Mesh {
     }
   }
 
+  @Test func `a reaction on a channel goes by the level of the radio that is attached`() throws {
+    let mesh = try Mesh()
+    _ = try mesh.store.attach(Mesh.key("999999999999", 9), name: "Hill", at: 0)
+    _ = try mesh.store.attach(Mesh.key("888888888888", 8), name: "Dale", at: 1)
+    var filter = EventFilter()
+    filter.onlyConcerning = true
+    let reaction = #"{"conversation":"\#(Mesh.trees)","sender":"Bob"}"#
+    #expect(try mesh.passes(filter, .reaction, reaction))
+    try mesh.write { store throws(SQLiteError) in
+      try store.setLevel(.nothing, of: .channel(Mesh.trees), ofRadio: store.radio)
+    }
+    #expect(try !mesh.passes(filter, .reaction, reaction))
+  }
+
   @Test func `a filter for alerts also passes battery and supply events, and not the reverse`() throws {
     let mesh = try Mesh()
     let all: [(EventKind, String)] = [(.alert, "{}"), (.power, "{}"), (.radio, "{}")]

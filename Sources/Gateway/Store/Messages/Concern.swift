@@ -222,7 +222,9 @@ extension Store {
   /// Whether an event is about a message that concerns somebody, or about no received message.
   public func concernsSomebody(_ kind: EventKind, _ body: JSONValue) throws(StoreError) -> Bool {
     guard let said = try self.said(kind, body) else { return true }
-    let radio = self.radio(inEvent: body["radio"]?.string)?.id ?? self.radio
+    // On a channel, a reaction is the same for all radios: its event names none.
+    let isOfAll = kind == .reaction && said.place?.channel != nil
+    let radio = isOfAll ? self.radio : self.radio(inEvent: body["radio"]?.string)?.id ?? self.radio
     return try translating { () throws(SQLiteError) in try judge(said, ofRadio: radio) } == nil
   }
 
