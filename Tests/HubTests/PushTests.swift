@@ -121,6 +121,8 @@ import UntrustedText
     private struct State {
       var status = 201
       var headers: HTTPHeaders = [:]
+      /// A part of the addresses at which nobody answers.
+      var silent: String?
       var got: [OutgoingRequest] = []
     }
 
@@ -142,6 +144,9 @@ import UntrustedText
       sender = PushSender(stores, settings) { request in
         service.state.withLock { state -> Result<HTTPResponse, OutgoingRequest.Failure> in
           state.got.append(request)
+          if let silent = state.silent, request.url.contains(silent) {
+            return .failure(OutgoingRequest.Failure(words: ": no answer in time"))
+          }
           return .success(HTTPResponse(status: state.status, headers: state.headers))
         }
       }
@@ -151,12 +156,17 @@ import UntrustedText
     }
 
     /// The pushes since the last call, by their topics.
-    func took() -> [String] {
+    func took() -> [String] { requests().map { $0.headers["Topic"] ?? "" } }
+
+    /// Since the last call.
+    func requests() -> [OutgoingRequest] {
       service.state.withLock { state in
         defer { state.got = [] }
-        return state.got.map { $0.headers["Topic"] ?? "" }
+        return state.got
       }
     }
+
+    func isSilent(_ part: String?) { service.state.withLock { $0.silent = part } }
 
     func answers(_ status: Int, _ headers: HTTPHeaders = [:]) {
       service.state.withLock { ($0.status, $0.headers) = (status, headers) }
@@ -164,9 +174,9 @@ import UntrustedText
 
     func subscribe(
       _ number: Int = 1, of person: String = "ana", in session: String = "token", alerts: Bool = true,
-      channels: [String] = ["*"], at now: Int64 = 1
+      channels: [String] = ["*"], through address: String = PushTests.endpoint, at now: Int64 = 1
     ) async throws -> Bool {
-      let endpoint = PushTests.endpoint + "\(number)"
+      let endpoint = address + "\(number)"
       return try await stores.writer.subscribe(
         PushSubscription(
           id: PushSubscription.id(of: endpoint), person: person, session: HubStore.digest(session), device: "phone",
@@ -277,6 +287,24 @@ import UntrustedText
     await site.sender.look(at: asked + 3 * Self.hour)
     #expect(try await site.all.isEmpty)
     #expect(site.stores.metrics.now.pushes[.gone] == 1)
+  }
+
+  @Test func `a push service without an answer holds back no browser of another`() async throws {
+    let site = try await Site(scratch.location("hub.db"))
+    for number in 1...10 { #expect(try await site.subscribe(number)) }
+    _ = try await site.stores.writer.setPerson("eva", role: .view, hash: "h", at: 1)
+    try await site.stores.writer.beginSession("other", of: "eva", at: 1)
+    for number in 1...10 {
+      #expect(try await site.subscribe(number, of: "eva", in: "other", through: "https://web.push.apple.com/"))
+    }
+    try await site.say(1)
+    site.isSilent("fcm")
+    await site.sender.look(at: 1000)
+    let first = site.requests().map(\.url)
+    #expect(first.count { $0.contains("fcm") } <= 8 && first.count { $0.contains("apple") } == 10, "\(first)")
+    site.isSilent(nil)
+    for time in [2000, 40_000] as [Int64] { await site.sender.look(at: time) }
+    #expect(Set(site.requests().map(\.url)).count { $0.contains("fcm") } == 10, "those who waited get it, too")
   }
 
   @Test func `a subscription that fails for three days ends`() {

@@ -40,6 +40,8 @@ actor PushSender {
   private var keptAt: Int64 = 0
   /// The newest alert at the last look. On a server, alerts may be committed in another order than that of their numbers, but not this much later.
   private var alertsThrough: Int64?
+  /// Push services without an answer in this look: their other browsers wait for the next one, so that those of others need not.
+  private var silent: Set<String> = []
 
   init(_ stores: HubStores, _ settings: HubWebSettings, post: @escaping Post = PushSender.overNetwork) {
     (self.stores, self.settings, self.post) = (stores, settings, post)
@@ -122,15 +124,19 @@ actor PushSender {
       try await stores.writer.skipPushes(idle)
       keptAt = now
     }
-    await push(attempts.sorted { $0.one.nextAt < $1.one.nextAt }.prefix(Self.mostAttempts), key, at: now)
+    await push(attempts.sorted { $0.one.nextAt < $1.one.nextAt }, key, at: now)
   }
 
   /// Some at a time.
-  private func push(_ attempts: ArraySlice<Attempt>, _ key: PushKey, at now: Int64) async {
-    var rest = attempts
-    while !rest.isEmpty, !Task.isCancelled {
+  private func push(_ attempts: [Attempt], _ key: PushKey, at now: Int64) async {
+    var (rest, made) = (attempts, 0)
+    silent = []
+    while made < Self.mostAttempts, !Task.isCancelled {
+      if !silent.isEmpty { rest.removeAll { service(of: $0.one).map { silent.contains($0) } ?? false } }
       let some = Array(rest.prefix(Self.pushesAtOnce))
-      rest = rest.dropFirst(some.count)
+      guard !some.isEmpty else { return }
+      rest.removeFirst(some.count)
+      made += some.count
       await withTaskGroup(of: Void.self) { group in
         for attempt in some { group.addTask { await self.make(attempt, key, at: now) } }
       }
@@ -189,7 +195,7 @@ actor PushSender {
     _ content: PushContent, to one: PushSubscription, _ key: PushKey, at now: Int64
   ) async -> PushOutcome {
     // The list may be another one than when the browser subscribed.
-    guard let origin = PushServices.origin(of: one.endpoint, among: settings.pushServices) else {
+    guard let origin = service(of: one) else {
       return .failed("its push service is not in push_services", retryAfter: nil)
     }
     let salt = (0..<16).map { _ in UInt8.random(in: 0...255) }
@@ -205,7 +211,14 @@ actor PushSender {
     ]
     let request = OutgoingRequest(
       method: "POST", url: one.endpoint, headers: headers, body: body, authorities: nil)
-    return PushOutcome(await post(request))
+    let result = await post(request)
+    if case .failure = result { silent.insert(origin) }
+    return PushOutcome(result)
+  }
+
+  /// The origin of its push service, if that is in the list.
+  private func service(of one: PushSubscription) -> String? {
+    PushServices.origin(of: one.endpoint, among: settings.pushServices)
   }
 
   /// Made at first use.
