@@ -17,6 +17,8 @@ struct OutgoingRequest: Sendable {
   let url: String
   var headers: HTTPHeaders = [:]
   var body: [UInt8] = []
+  /// Only the status matters, also that of an answer without end.
+  var ignoresBody = false
   /// A PEM file with the authorities to trust instead of the system's.
   let authorities: String?
 
@@ -45,7 +47,10 @@ struct OutgoingRequest: Sendable {
       headers.add("User-Agent", "meshpost-hub")
       headers.add("Connection", "close")
       let request = HTTPRequest(method, target.isEmpty ? "/" : target, headers: headers, body: body)
-      return .success(try await loop.withTimeout(Self.limit) { try await client.send(request, timeout: Self.limit) })
+      return .success(
+        try await loop.withTimeout(Self.limit) {
+          try await client.send(request, timeout: Self.limit, ignoresBody: ignoresBody)
+        })
     } catch is TimedOut {
       return .failure(Failure(words: ": no answer in time"))
     } catch {

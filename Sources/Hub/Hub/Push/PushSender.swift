@@ -210,7 +210,7 @@ actor PushSender {
       "Urgency": content.topic == .alerts ? "high" : "normal",
     ]
     let request = OutgoingRequest(
-      method: "POST", url: one.endpoint, headers: headers, body: body, authorities: nil)
+      method: "POST", url: one.endpoint, headers: headers, body: body, ignoresBody: true, authorities: nil)
     let result = await post(request)
     if case .failure = result { silent.insert(origin) }
     return PushOutcome(result)
