@@ -193,9 +193,10 @@ public struct HubServer: Sendable {
     for kept in [tasks, registry.tasks, live.tasks] { await kept.end(waits: waits) }
     if waits {
       await uses?.value
-      await pushes?.value
       await linkList.value
       await api.stores.copyLog(atEnd: true)
+      // Last: a push service that is silent takes fifteen seconds, and whoever stops the hub may not wait so long.
+      await pushes?.value
     }
     if api.stores.probe.isLost {
       HubLog.write(

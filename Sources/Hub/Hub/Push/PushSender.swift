@@ -160,6 +160,8 @@ actor PushSender {
         case .messages: next.message = attempt.message
         case .alerts: next.alert = attempt.alert
         }
+        // Whoever stops the hub waits for one push at most: the other one is made after the next start.
+        if Task.isCancelled { break }
       }
       guard let kept = Self.after(outcome, next, at: now) else {
         _ = try await stores.writer.endPush(one.id)
