@@ -91,7 +91,7 @@ import UntrustedText
     "https://evil.example/fcm.googleapis.com", "https://a@fcm.googleapis.com/x", "https://127.0.0.1/x",
     "https://localhost/x", "https://[::1]/x", "https://10.0.0.1/x", "https://push.apple.com/x",
     "https://evilpush.apple.com/x", "https://.push.apple.com/x", "https://fcm.googleapis.com/\r\nX: y",
-    "file:///etc/passwd",
+    "file:///etc/passwd", "https://[::1%25x.push.apple.com]/x", "https://x\u{212A}.push.apple.com/x",
     "https://fcm.googleapis.com/" + String(repeating: "a", count: 1024),
   ]) func `no browser may name another host, or this machine`(_ address: String) {
     #expect(PushServices.origin(of: address, among: PushServices.usual) == nil)

@@ -14,14 +14,18 @@ enum PushServices {
 
   /// Whether it can be in the list.
   static func isAllowed(_ name: String) -> Bool {
-    let rest = name.utf8.dropFirst(name.begins(with: "*.") ? 2 : 0)
-    return (1...253).contains(rest.count) && rest.allSatisfy { $0.isLetterOrDigit || $0 == 0x2D || $0 == 0x2E }
+    isHost(name.utf8.dropFirst(name.begins(with: "*.") ? 2 : 0))
+  }
+
+  /// What else may stand before the end of a name could lead elsewhere: `::1%x.example.org` is an address, and other letters may become these.
+  private static func isHost(_ name: Substring.UTF8View) -> Bool {
+    (1...253).contains(name.count) && name.allSatisfy { $0.isLetterOrDigit || $0 == 0x2D || $0 == 0x2E }
   }
 
   /// The origin of the address at a push service, if a host of the list has it: over TLS at the usual port, or on this machine.
   static func origin(of address: String, among names: [String]) -> String? {
     guard address.utf8.count <= mostBytes, let (endpoint, _) = HTTPEndpoint.parse(address, allowsQuery: true),
-      case .tcp(let host, let port, let isSecure) = endpoint
+      case .tcp(let host, let port, let isSecure) = endpoint, isHost(host.utf8.dropFirst(0))
     else { return nil }
     let lower = host.lowercased()
     let isListed = names.contains { name in
