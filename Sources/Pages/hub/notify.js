@@ -11,7 +11,7 @@ import { Kept } from "../stores/kept.js";
 
 const EVERY = "*";
 const MOST_CHANNELS = 32;
-/** `{person, device, alerts, channels, id}`: chosen in this browser, for the subscription that takes this one's place after a new sign-in or key. */
+/** `{person, device, alerts, channels, id, session, endpoint}`: chosen in this browser, for the subscription that takes this one's place after a new sign-in or key. */
 const chosen = new Kept("notify", null);
 
 /** Why this browser gets none; empty: it can. */
@@ -33,14 +33,14 @@ async function manager() {
 
 const isWith = (own, key) => own !== null && text(own.options.applicationServerKey ?? new ArrayBuffer(0)) === key;
 
-/** Subscribes with this key, anew if it was another one; and tells the hub. */
+/** Subscribes with this key, anew if it was another one; and tells the hub: `{id, session, endpoint}`. */
 async function subscribe(key, { device, alerts, channels }) {
   const pushes = await manager();
   let own = await pushes.getSubscription();
   if (own && !isWith(own, key)) { await own.unsubscribe(); own = null; }
   own ??= await pushes.subscribe({ userVisibleOnly: true, applicationServerKey: bytes(key) });
-  const { id } = await order("/v1/push", { endpoint: own.endpoint, key: text(own.getKey("p256dh")), auth: text(own.getKey("auth")), device, alerts, channels });
-  return id;
+  const { id, session } = await order("/v1/push", { endpoint: own.endpoint, key: text(own.getKey("p256dh")), auth: text(own.getKey("auth")), device, alerts, channels });
+  return { id, session, endpoint: own.endpoint };
 }
 
 /** Ends it in the browser, and then at the hub, which would learn of it from the push service. */
@@ -52,17 +52,28 @@ async function unsubscribe(id) {
 /** After a load: the subscription ended with the last session, or the hub has another key. What was chosen here goes on; nobody is asked. */
 export async function renew() {
   const choice = chosen.value;
-  if (!choice || obstacle() || Notification.permission !== "granted" || (await ask("/session")).person !== choice.person) return;
-  const [{ key, devices }, own] = [await ask("/v1/push"), await (await manager()).getSubscription()];
+  if (!choice || obstacle() || Notification.permission !== "granted") return;
+  const { person } = await ask("/session");
+  // Somebody else is here now: what waits at the push service for who was here before is not shown to them.
+  if (person && person !== choice.person) await end();
+  if (person !== choice.person) return;
+  const [{ key, session, devices }, own] = [await ask("/v1/push"), await (await manager()).getSubscription()];
   if (!key || isWith(own, key) && devices.some((one) => one.id === choice.id)) return;
-  chosen.value = { ...choice, id: await subscribe(key, choice) };
+  // Within its session it ended because somebody wanted it, or because the push service did not take its pushes.
+  if (isWith(own, key) && own.endpoint === choice.endpoint && session === choice.session) { await silence(); return; }
+  chosen.value = { ...choice, ...await subscribe(key, choice) };
+}
+
+/** No push comes to this browser any more, also none that waits. */
+async function end() {
+  const own = await (await navigator.serviceWorker?.getRegistration())?.pushManager?.getSubscription();
+  await own?.unsubscribe();
 }
 
 /** When one has signed out: whoever comes next at this browser gets nothing of this person. */
 export async function silence() {
   chosen.clear();
-  const own = await (await navigator.serviceWorker?.getRegistration())?.pushManager?.getSubscription();
-  await own?.unsubscribe();
+  await end();
 }
 
 /** A browser of a list, with a button that ends its notifications. */
@@ -101,7 +112,7 @@ export function openNotifications(session) {
     attempt(button, async () => {
       // Within the click, as browsers want it.
       if (await Notification.requestPermission() !== "granted") throw new Error(t("notify.denied"));
-      chosen.value = { ...choice, id: await subscribe(key, choice) };
+      chosen.value = { ...choice, ...await subscribe(key, choice) };
     });
   }
 

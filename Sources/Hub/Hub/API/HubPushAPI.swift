@@ -9,15 +9,20 @@ extension HubAPI {
   private static let deviceBytes = 64
   private static let mostChannels = 32
 
+  /// By this a browser knows whether its pushes ended with a session or within it. Not enough to find the session by.
+  private static func mark(_ token: String) -> String { String(HubStore.digest(token).prefix(16)) }
+
   /// The hub's key, and the browsers of the person.
   func pushes(_ call: Call) async throws -> Response {
-    guard let web, case .session = call.grant.proof else { return Self.onlyPeople }
+    guard let web, case .session(let token) = call.grant.proof else { return Self.onlyPeople }
     guard !web.settings.pushServices.isEmpty else { return Self.json(["devices": [JSONObject]()]) }
     guard let key = try await web.pushes.ownKey() else {
       return Self.refusal(.serviceUnavailable, "the hub has no key for pushes: its log has the reason", retryAfter: 60)
     }
     let own = try await stores.readers.ask(call.holder) { try $0.pushSubscriptions(of: call.author) }
-    return Self.json(["key": Base64.encodeForURL(key.point), "devices": own.map(\.json)])
+    return Self.json([
+      "key": Base64.encodeForURL(key.point), "session": Self.mark(token), "devices": own.map(\.json),
+    ])
   }
 
   func allPushes(_ call: Call) async throws -> Response {
@@ -52,7 +57,7 @@ extension HubAPI {
       let (own, all) = (HubStore.mostPushesOfOne, HubStore.mostPushes)
       return Self.refusal(.conflict, "at most \(own) browsers of a person get pushes, and \(all) of all: remove one")
     }
-    return Self.json(["id": wanted.id])
+    return Self.json(["id": wanted.id, "session": Self.mark(token)])
   }
 
   /// The person's own.

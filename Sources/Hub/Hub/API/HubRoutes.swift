@@ -267,7 +267,7 @@ extension HubAPI {
   }
 
   private static let devices: Schema = [
-    "key?": .text,
+    "key?": .text, "session?": .text,
     "devices": .list([
       "id": .text, "person": .text, "device": .text, "alerts": .truth, "channels": .list(.text), "created_at": .whole,
       "pushed_at?": .whole, "failing_since?": .whole, "error?": .text,
@@ -284,7 +284,8 @@ extension HubAPI {
         .post, "/v1/push", .read, "Pushes news to this browser from now on.",
         body: [
           "endpoint": .text, "key": .text, "auth": .text, "device": .text, "alerts?": .truth, "channels?": .list(.text),
-        ], answer: ["id": .text], refusals: [409], handler: subscribe),
+        ], answer: ["id": .text, "session": .text], refusals: [409],
+        handler: subscribe),
       HubRoute(
         .delete, "/v1/push/{device}", .read, "Ends the pushes to one of the person's browsers.", answer: Self.ok,
         refusals: [404], handler: endPush),
