@@ -35,6 +35,7 @@ actor PushSender {
   private let settings: HubWebSettings
   private let post: Post
   private var key: PushKey?
+  private let keyLog = ThrottledLog(HubLog.write)
   /// How far it has looked for subscriptions for which there was nothing, by their ids, and when that was last stored.
   private var looked: [String: (message: Int64, alert: Int64)] = [:]
   private var keptAt: Int64 = 0
@@ -96,8 +97,11 @@ actor PushSender {
     let newest = try await stores.monitor.newestPosition()
     let places = due.map { one -> (message: Int64, alert: Int64) in
       // A database that was replaced by an older copy may have less than was looked at.
-      guard let seen = looked[one.id], seen.message <= newest else { return (one.message, one.alert) }
-      return (max(one.message, seen.message), max(one.alert, seen.alert))
+      guard let seen = looked[one.id] else { return (one.message, one.alert) }
+      return (
+        seen.message <= newest ? max(one.message, seen.message) : one.message,
+        seen.alert <= newestAlert ? max(one.alert, seen.alert) : one.alert
+      )
     }
     let messages = try await stores.monitor.pushMessages(
       after: places.map { $0.message }.min() ?? newest, through: newest, limit: Self.mostMessages)
@@ -231,7 +235,7 @@ actor PushSender {
       text = try await stores.writer.pushKey(made: Base64.encode(made.der))
     }
     key = text.flatMap { Base64.decode($0) }.flatMap { PushKey(der: $0) }
-    if key == nil { HubLog.write(.error, "the key of pushes cannot be read or made: there are none") }
+    if key == nil { keyLog.say("the key of pushes cannot be read or made: there are none") }
     return key
   }
 }
