@@ -92,6 +92,23 @@ import Testing
     #expect(try await walk(store, ListQuery(words: try SearchTerms("zurich"))).first == Self.count + 2)
   }
 
+  @Test func `an answer whose time is over after one block goes on before it`() async throws {
+    let store = try await store()
+    while try await indexer(store).step() {}
+    let slots = SearchBlock.slots(words: try SearchTerms("message")?.words ?? [], channel: nil)
+    let last = try await store.lastIndexed()
+    var (start, found) = (last + 1, [Int64]())
+    for _ in 0..<10 {
+      // `most`: each block is enough.
+      let page = try await store.candidates(slots, from: start, isNewestFirst: true, most: 0, ReadBudget())
+      found += page.positions
+      guard let next = page.next else { break }
+      #expect(next < start)
+      start = next
+    }
+    #expect(found == Array((1...last).reversed()))
+  }
+
   @Test func `deleted messages are in no answer, and a block goes with its last message`() async throws {
     let store = try await store()
     while try await indexer(store).step() {}

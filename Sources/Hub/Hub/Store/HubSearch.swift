@@ -71,15 +71,16 @@ extension HubStore {
   private func blocks(
     through indexed: Int64, from start: Int64, isNewestFirst: Bool
   ) throws(HubDatabaseError) -> [Int64] {
-    func read(_ condition: String, _ limit: Int) throws(HubDatabaseError) -> [Int64] {
+    func read(_ condition: String, _ position: Int64, _ limit: Int) throws(HubDatabaseError) -> [Int64] {
       let sql = "SELECT through FROM search_blocks WHERE through <= ?1 AND through \(condition) LIMIT ?3"
-      return try database.rows(sql, [indexed, start, limit]) { $0.integer(0) }
+      return try database.rows(sql, [indexed, position, limit]) { $0.integer(0) }
     }
     let limit = Self.mostBlocks + 1
-    guard isNewestFirst else { return try read("> ?2 ORDER BY through", limit) }
-    // The block with the message before `start`, which may be its last one.
-    let own = try read(">= ?2 ORDER BY through", 1)
-    let others = try read("< ?2 ORDER BY through DESC", limit)
+    guard isNewestFirst else { return try read("> ?2 ORDER BY through", start, limit) }
+    // The block with the position before `start`, which may be its last one. Not the one with `start` itself: an answer whose time is over after that
+    // block would end where it began.
+    let own = try read(">= ?2 ORDER BY through", start - 1, 1)
+    let others = try read("< ?2 ORDER BY through DESC", start - 1, limit)
     return own + others
   }
 
