@@ -90,24 +90,23 @@ extension HubStore {
     return Found(rows: rows, next: isFull && !isWhole ? last : looked.next)
   }
 
-  /// All positions behind the query's start of the messages of its time; `nil`: they are too many, or it is of the reports of a gateway.
+  /// All positions behind the query's start of the messages of its time; `nil`: its time has too many, or it is of the reports of a gateway.
   private func positionsOfTime(_ query: ListQuery) throws(HubDatabaseError) -> [Int64]? {
     guard query.isOfTime, query.gateway == nil else { return nil }
     let settled = database.unsettledPosition.map { "AND position < \($0)" } ?? ""
     let (first, last) = ("CAST(?1 AS BIGINT)", "CAST(?2 AS BIGINT)")
     let period = HubSchema.periodOfMessage
+    // Those on the other side of the start are counted: looking for the rest of them could be looking at all.
     let found = try database.rows(
       """
       SELECT position FROM messages WHERE \(period("at")) >= \(period(first)) AND \(period("at")) <= \(period(last))
-      AND at >= \(first) AND at <= \(last) AND position \(query.comparison) ?3 \(settled) LIMIT ?4
+      AND at >= \(first) AND at <= \(last) \(settled) LIMIT ?3
       """,
-      [
-        query.since ?? Int64(HubSchema.timeOfEmptied) + 1, query.until ?? Int64.max, query.start,
-        ReadBudget.mostRows + 1,
-      ]
+      [query.since ?? Int64(HubSchema.timeOfEmptied) + 1, query.until ?? Int64.max, ReadBudget.mostRows + 1]
     ) { $0.integer(0) }
     guard found.count <= ReadBudget.mostRows else { return nil }
-    return query.isNewestFirst ? found.sorted(by: >) : found.sorted()
+    return query.isNewestFirst
+      ? found.filter { $0 < query.start }.sorted(by: >) : found.filter { $0 > query.start }.sorted()
   }
 
   /// Whether the last of these messages came before this time, as far as that is known: no later row is newer.
