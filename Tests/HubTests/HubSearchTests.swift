@@ -123,6 +123,17 @@ import Testing
     #expect(try await walk(store, ListQuery(after: 0, words: try SearchTerms("message"))) == Array(left.dropFirst(6)))
   }
 
+  @Test func `a report of a message that is gone ends no list of its gateway`() async throws {
+    let store = try await store()
+    // As another hub's purge does while a late report comes.
+    #expect(try await store.number("DELETE FROM messages WHERE position = 38 RETURNING position") == 38)
+    let left = (1...Self.count).filter { $0 % 3 != 1 && $0 != 38 }
+    for after in [nil, 0] as [Int64?] {
+      let found = try await walk(store, ListQuery(after: after, limit: 3, gateway: "b"))
+      #expect(found == (after == nil ? left.reversed() : left))
+    }
+  }
+
   @Test func `a message is in the slots of every part of its words`() throws {
     let texts = ["Zürich repeater 山の上", "73 de HB9XYZ", "ab", ""]
     var block = SearchBlock()

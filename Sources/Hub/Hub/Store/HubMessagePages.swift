@@ -131,10 +131,11 @@ extension HubStore {
       "CASE WHEN \(message).arrived = 0 THEN \(message).at ELSE \(message).arrived END AS came"
     }
     if query.gateway != nil {
+      // A report whose message another transaction deleted meanwhile counts as a row: fewer rows than asked for are the last ones.
       return """
-        SELECT m.position, r.at, m.channel, \(came("m")) FROM (SELECT h.message, h.at FROM heard h
+        SELECT r.message AS position, r.at, x.channel, \(came("x")) FROM (SELECT h.message, h.at FROM heard h
         WHERE h.gateway = ?6 AND h.message \(query.comparison) ?1 \(settled("h.message"))
-        ORDER BY h.message \(query.order) LIMIT ?2) r JOIN messages m ON m.position = r.message
+        ORDER BY h.message \(query.order) LIMIT ?2) r LEFT JOIN messages x ON x.position = r.message
         """
     }
     guard query.isOfTimeAlone else {
