@@ -285,10 +285,10 @@ extension HubStore {
           """, ["key": piece], values: filter.values
         ) { if query.isIn($0.text(1), ofEvent: table == "events") { sizes[$0.integer(0)] = $0.integer(2) } }
       ])
+      let heard = try table == "messages" ? heardBytes(of: Array(sizes.keys)) : [:]
       for key in piece {
         if let size = sizes[key] {
-          // Allows for a few hearers.
-          bytes += size + 2048
+          bytes += min(size + (heard[key] ?? 0), Self.pageBytes) + 256
           guard rows.isEmpty || bytes <= Self.pageBytes else { return (rows, last, true) }
           rows.append(key)
         }
