@@ -130,6 +130,25 @@ import Testing
     for _ in 0..<3 { #expect(try await others.ask("a") { try $0.gateways().count } == 0) }
   }
 
+  @Test func `who has to wait for a short time does not wait for another's long time`() async throws {
+    let pool = FairPool([1], mostOfOne: 1, mostWaitingOfOne: 16, allowance: TurnAllowance(most: .zero, part: 0.01))
+    @Sendable func use(_ holder: String, for time: Duration) async throws {
+      let thing = try await pool.take(for: holder)
+      let begun = ContinuousClock.now
+      while ContinuousClock.now - begun < time { await Task.yield() }
+      pool.giveBack(thing, of: holder)
+    }
+    try await use("long", for: .milliseconds(300))
+    try await use("short", for: .zero)
+    // Half a minute.
+    let long = Task { try await use("long", for: .zero) }
+    while pool.waiting == 0 { await Task.yield() }
+    try await use("short", for: .zero)
+    #expect(pool.waiting == 1)
+    long.cancel()
+    await #expect(throws: HubDatabaseError.self) { try await long.value }
+  }
+
   @Test func `all holders share a single connection in turn`() async throws {
     let (turns, questions) = (try turns(1), Questions())
     var all = await ask(["a0", "a1"], of: "a", turns, questions)

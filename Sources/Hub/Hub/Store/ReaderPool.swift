@@ -48,8 +48,8 @@ final class FairPool<Thing: Sendable>: Sendable {
     var served: [String: Int] = [:]
     var last = 0
     var uses = KeptForGateways<TurnAllowance.Use>()
-    /// The next turns begin at a time, too.
-    var isWaking = false
+    /// When the next turns begin by time; `nil`: none waits for one.
+    var wakes: ContinuousClock.Instant?
 
     mutating func forgetIfGone(_ holder: String) {
       if running[holder] == nil, !waiting.contains(where: { $0.holder == holder }) { served[holder] = nil }
@@ -160,8 +160,8 @@ final class FairPool<Thing: Sendable>: Sendable {
           if served == 0 { break }
         }
         guard let place = first, let thing = state.free.popLast() else {
-          guard let wake, !state.isWaking else { return (nil, nil) }
-          state.isWaking = true
+          guard let wake, state.wakes.map({ now + wake < $0 }) ?? true else { return (nil, nil) }
+          state.wakes = now + wake
           return (nil, wake)
         }
         let next = state.waiting.remove(at: place)
@@ -181,7 +181,7 @@ final class FairPool<Thing: Sendable>: Sendable {
       // `try?`: nobody cancels it.
       try? await Task.sleep(for: pause)
       guard let self else { return }
-      state.withLock { $0.isWaking = false }
+      state.withLock { $0.wakes = nil }
       begin()
     }
   }
