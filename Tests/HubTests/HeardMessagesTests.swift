@@ -261,6 +261,9 @@ import Testing
     _ = try await store.take([Self.report("a", at: 1, trusted: false)])
     _ = try await store.take([Self.report("a", at: Self.now * 2, text: "from the year 2081", seq: 2)])
     #expect(try await list(store, since: nil) == [Self.now, Self.now])
+    // Each period of an invented time would cost lists a look: there are few since 1970, and millions before.
+    _ = try await store.take([Self.report("a", at: -Self.now, text: "from the year 1913", seq: 3)])
+    #expect(try await list(store, since: nil) == [0, Self.now, Self.now])
     // A report of the next day does not make the message new.
     let day = 1440 * Self.minute
     _ = try await store.take([Self.report("b", at: Self.now + day, came: Self.now + day)])
