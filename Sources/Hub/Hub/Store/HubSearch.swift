@@ -196,9 +196,9 @@ struct SearchIndexer: Sendable {
     while (try? await Task.sleep(for: Self.interval)) != nil {
       do {
         while try await step() {}
-      } catch is CancellationError {
-        return
       } catch {
+        // A hub that stops ends its queries, too.
+        if Task.isCancelled { return }
         rare.say("the index of messages: \(error)")
       }
     }
