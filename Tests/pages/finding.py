@@ -24,8 +24,10 @@ window.fetch = (path, options) => {
 };"""
 
 
-# Two answers, as two clients write them, one to nobody, and somebody who is called like our radio, r0.
+# Two answers, as two clients write them, one to nobody, one to our radio, r0, which has reacted since, and somebody who is called like it.
 ANSWERS = """
+Object.assign(all[290], { direction: "sent", state: "sent" }); Object.assign(all[292], { direction: "sent", state: "sent", text: "\U0001f44d@[n3]\\nabcdefgh" });
+Object.assign(all[294], { text: "@[r0] indeed" });
 Object.assign(all[295], { text: "@[nobody] hello" }); Object.assign(all[297], { sender_name: "R\u200b0" });
 Object.assign(all[298], { text: "@[n2] <b>yes</b>" }); Object.assign(all[299], { text: "@[n3]\\n>message 200..\\nno" });"""
 
@@ -110,6 +112,9 @@ def an_answer_leads_to_what_it_may_be_about_and_our_name_of_others_is_marked(wor
     for _ in range(2):
         link(299).send_keys(Keys.ENTER)
         browser.until("the newest of that name", lambda: browser.script("return document.activeElement.dataset.cursor") == "297" and "at=297" in browser.path())
+    # A reaction is no row.
+    link(295).click()
+    browser.until("what we wrote", lambda: browser.script("return document.activeElement.dataset.cursor") == "291")
     browser.script("window.fails = true")
     link(300).click()
     browser.shows("500", ".toast")

@@ -1,7 +1,7 @@
 // What is noticed about the messages of a chat, beside their day: which one an answer may be about, and that somebody else has our radio's name. Loaded
 // behind the chat.
 import { make } from "../parts/page.js";
-import { gist } from "../parts/text.js";
+import { gist, isReaction } from "../parts/text.js";
 import { needWords, t } from "../parts/words.js";
 import { allRows } from "../stores/api.js";
 import { compare } from "../stores/cursor.js";
@@ -22,7 +22,8 @@ function nameOf(row) { return row.direction === "sent" ? gateway.name : row.auth
 /** What `row` may be about: the newest earlier message of the one whom it names, with these letters if it has some; `null`: none is found. */
 async function aimOf(row, chat, id) {
   const [, name, letters] = ANSWER.exec(row.text);
-  const isEarlier = (one) => compare(one.cursor, row.cursor) < 0 && one.text !== undefined && nameOf(one) === name;
+  // Reactions, and what a command line wrote, are not among the rows of a chat: nobody can be led to one.
+  const isEarlier = (one) => compare(one.cursor, row.cursor) < 0 && one.text !== undefined && nameOf(one) === name && one.kind !== "cli" && !isReaction(one);
   let [rows, newest] = [chat.rows, null];
   for (let page = 0; ; page += 1) {
     newest ??= rows.findLast(isEarlier) ?? null;
