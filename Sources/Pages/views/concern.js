@@ -25,8 +25,8 @@ export function levelOf(id) {
   });
   const update = () => {
     const { level = "all" } = conversations.get(id) ?? {};
-    if (before === null || select.value === before && select !== document.activeElement) select.value = level;
-    before = level;
+    if (before !== null && (select.value !== before || select === document.activeElement)) return;
+    select.value = before = level;
   };
   update();
   return { element, update };
