@@ -207,6 +207,12 @@ extension CompanionProxy.Gateway {
     }
   }
 
+  /// The node that keeps the time of this request if it answers; a login without a password leaves none.
+  func keepsTime(of command: Command) -> PublicKey? {
+    if case .sendLogin(_, let password) = command, password.beforeNul.bytes.isEmpty { return nil }
+    return contact(of: command)
+  }
+
   private func refreshIdentity(after command: Command) {
     if command.changesIdentity { tasks.begin { [synchronizer] in await synchronizer.refreshIdentity() } }
   }
