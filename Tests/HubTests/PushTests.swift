@@ -101,17 +101,13 @@ import UntrustedText
 
   @Test func `a push fits a record, whatever it says`() throws {
     for text in ["short", String(repeating: "\u{1}", count: 5000), String(repeating: "ü", count: 5000)] {
-      let message = PushMessage(
-        position: 7, channel: "c", at: 1,
-        body: JSONValue.object([
-          ("text", .string(text)), ("sender_name", .string(text)), ("channel_name", .string("x")),
-        ])
-        .text)
-      let json = try #require(PushContent([message])).json
+      let body = JSONValue.object([
+        ("text", .string(text)), ("sender_name", .string(text)), ("channel_name", .string("x")),
+      ])
+      let json = PushContent(message: 7, body.text, count: 1).json
       #expect(json.count <= PushContent.mostBytes)
       #expect(try JSONValue(parsing: json)["number"]?.integer == 7)
     }
-    #expect(PushContent([PushMessage]()) == nil && PushContent([HubAlert]()) == nil)
   }
 
   // MARK: To whom
@@ -134,14 +130,14 @@ import UntrustedText
     let sender: PushSender
     private let service: Service
 
-    init(_ location: String) async throws {
+    init(_ location: String, most: Int = PushSender.mostMessages) async throws {
       stores = try HubStores(location: location)
       var reader = TOMLReader(try TOMLParser.parse(Array("url = \"https://hub.example\"".utf8)))
       let read = HubWebSettings(&reader)
       let settings = try #require(read)
       let service = Service()
       self.service = service
-      sender = PushSender(stores, settings) { request in
+      sender = PushSender(stores, settings, most: most) { request in
         service.state.withLock { state -> Result<HTTPResponse, OutgoingRequest.Failure> in
           state.got.append(request)
           if let silent = state.silent, request.url.contains(silent) {
@@ -241,6 +237,30 @@ import UntrustedText
     try await site.say(30_000_000, channel: "aa11223344556677")
     await site.sender.look(at: 30_000_000)
     #expect(site.took() == ["messages"])
+  }
+
+  @Test func `many messages of other channels hide none of a channel that was chosen`() async throws {
+    let site = try await Site(scratch.location("hub.db"), most: 3)
+    #expect(try await site.subscribe(alerts: false, channels: ["aa11223344556677"]))
+    for seq in 1...9 as ClosedRange<Int64> {
+      try await site.say(seq, channel: seq == 5 ? "aa11223344556677" : "0011223344556677")
+    }
+    for time in [1000, 2000, 3000] as [Int64] { await site.sender.look(at: time) }
+    #expect(site.took() == ["messages"])
+    for time in [30_000, 40_000, 50_000] as [Int64] { await site.sender.look(at: time) }
+    #expect(site.took().isEmpty)
+    let newest = try await site.stores.monitor.newestPosition()
+    let all = try await site.stores.monitor.pushedMessages(after: 0, through: newest, since: 0, channels: ["*"])
+    #expect(all?.count == 9 && all?.number == newest)
+    let recent = try await site.stores.monitor.pushedMessages(after: 0, through: newest, since: 6, channels: ["*"])
+    #expect(recent?.count == 3)
+  }
+
+  @Test func `a push has the number of all alerts`() async throws {
+    let site = try await Site(scratch.location("hub.db"))
+    for number in 1...120 { try await site.alert("hill\(number)") }
+    let content = try await site.stores.monitor.pushedAlerts(after: 0, through: .max)
+    #expect(content?.count == 120 && content?.title == "hill120")
   }
 
   @Test func `pushes end with the session and with the person, and pause when the session is over`() async throws {

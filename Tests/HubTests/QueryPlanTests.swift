@@ -115,8 +115,11 @@ import Testing
     _ = try await store.lacks("1 x")
     _ = try await store.livePushes(since: 0, at: 9)
     _ = try await store.pushSubscriptions(of: "ana")
-    _ = try await store.pushMessages(after: 0, through: 9, limit: 10)
-    _ = try await store.pushAlerts(after: 0, through: 9)
+    _ = try await store.pushReach(after: 0, through: 9, most: 10)
+    for channels in [["*"], ["c", "d"]] {
+      _ = try await store.pushedMessages(after: 0, through: 9, since: 0, channels: channels)
+    }
+    _ = try await store.pushedAlerts(after: 0, through: 9)
   }
 
   @Test func `no query scans a whole table`() async throws {

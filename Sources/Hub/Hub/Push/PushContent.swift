@@ -22,23 +22,21 @@ struct PushContent: Sendable, Equatable {
   /// The path of the view that it opens.
   var path: String
 
-  /// `nil`: there is nothing to say.
-  init?(_ messages: [PushMessage]) {
-    guard let newest = messages.last else { return nil }
+  /// Of `count` messages, the newest has this position and body.
+  init(message position: Int64, _ text: String, count: Int) {
     // `try?`: stored values were valid JSON when they arrived.
-    let body = (try? JSONValue(parsing: newest.body)) ?? .null
+    let body = (try? JSONValue(parsing: text)) ?? .null
     let (sender, channel) = (body["sender_name"]?.string, body["channel_name"]?.string)
     let said = body["text"]?.string ?? ""
-    (topic, number, count) = (.messages, newest.position, messages.count)
+    (topic, number, self.count) = (.messages, position, count)
     title = channel ?? sender ?? "Meshpost"
-    text = channel == nil || sender == nil ? said : "\(sender ?? ""): \(said)"
-    path = "/messages/\(newest.position)"
+    self.text = channel == nil || sender == nil ? said : "\(sender ?? ""): \(said)"
+    path = "/messages/\(position)"
   }
 
-  /// `alerts`: the newest first. `nil`: there is nothing to say.
-  init?(_ alerts: [HubAlert]) {
-    guard let newest = alerts.first else { return nil }
-    (topic, number, count) = (.alerts, newest.id, alerts.count)
+  /// Of `count` alerts, this is the newest.
+  init(alert newest: HubAlert, count: Int) {
+    (topic, number, self.count) = (.alerts, newest.id, count)
     title = newest.gateway.isEmpty ? "Meshpost" : newest.gateway
     text = newest.text
     path = "/alerts"

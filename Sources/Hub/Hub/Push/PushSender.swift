@@ -11,8 +11,8 @@ actor PushSender {
   private static let pause: Duration = .seconds(5)
   /// What a device that is off gets when it is on again, and the age from which news is none any more. Milliseconds.
   static let newsLasts: Int64 = 6 * 3_600_000
-  /// Of more messages since the last look, the oldest are left out.
-  private static let mostMessages = 1000
+  /// Messages that one look reads for a browser.
+  static let mostMessages = 5000
   private static let pushesAtOnce = 8
   /// Of one look; those who wait the longest come first.
   private static let mostAttempts = 40
@@ -33,6 +33,7 @@ actor PushSender {
 
   private let stores: HubStores
   private let settings: HubWebSettings
+  private let most: Int
   private let post: Post
   private var key: PushKey?
   private let keyLog = ThrottledLog(HubLog.write)
@@ -44,8 +45,11 @@ actor PushSender {
   /// Push services without an answer in this look: their other browsers wait for the next one, so that those of others need not.
   private var silent: Set<String> = []
 
-  init(_ stores: HubStores, _ settings: HubWebSettings, post: @escaping Post = PushSender.overNetwork) {
-    (self.stores, self.settings, self.post) = (stores, settings, post)
+  init(
+    _ stores: HubStores, _ settings: HubWebSettings, most: Int = PushSender.mostMessages,
+    post: @escaping Post = PushSender.overNetwork
+  ) {
+    (self.stores, self.settings, self.most, self.post) = (stores, settings, most, post)
   }
 
   static let overNetwork: Post = { request in
@@ -83,6 +87,13 @@ actor PushSender {
     let contents: [PushContent]
   }
 
+  /// Messages that a browser wants: the same for many.
+  private struct Wanted: Hashable, Sendable {
+    let after: Int64
+    let through: Int64
+    let channels: [String]
+  }
+
   private func push(at now: Int64) async throws {
     let all = try await stores.monitor.livePushes(since: now - settings.sessionDays * 86_400_000, at: now)
     stores.metrics.pushes(subscriptions: all.count, failing: all.count { $0.failures > 0 })
@@ -103,25 +114,38 @@ actor PushSender {
         seen.alert <= newestAlert ? max(one.alert, seen.alert) : one.alert
       )
     }
-    let messages = try await stores.monitor.pushMessages(
-      after: places.map { $0.message }.min() ?? newest, through: newest, limit: Self.mostMessages)
-    let alerts = try await stores.monitor.pushAlerts(after: places.map { $0.alert }.min() ?? 0, through: alertsUntil)
+    var reaches: [Int64: Int64] = [:]
+    for after in Set(places.map { $0.message }) {
+      reaches[after] = try await stores.monitor.pushReach(after: after, through: newest, most: most)
+    }
+    let wishes = zip(due, places).map { one, place in
+      Wanted(after: place.message, through: reaches[place.message] ?? newest, channels: one.channels)
+    }
+    var messages: [Wanted: PushContent] = [:]
+    for wish in Set(wishes) {
+      messages[wish] = try await stores.monitor.pushedMessages(
+        after: wish.after, through: wish.through, since: now - Self.newsLasts, channels: wish.channels)
+    }
+    var alerts: [Int64: PushContent] = [:]
+    for after in Set(places.map { $0.alert }) {
+      alerts[after] = try await stores.monitor.pushedAlerts(after: after, through: alertsUntil)
+    }
     var (attempts, idle) = ([Attempt](), [PushSubscription]())
-    for (one, place) in zip(due, places) {
-      let wanted = messages.filter {
-        $0.position > place.message && one.wants(channel: $0.channel) && $0.at > now - Self.newsLasts
-      }
-      let open = one.wantsAlerts ? alerts.filter { $0.id > place.alert } : []
-      let contents = [PushContent(wanted), PushContent(open)].compactMap { $0 }
+    for (index, one) in due.enumerated() {
+      let (place, wish) = (places[index], wishes[index])
+      let contents = [messages[wish], one.wantsAlerts ? alerts[place.alert] : nil].compactMap { $0 }
       let alert = max(place.alert, alertsUntil)
       guard contents.isEmpty else {
         looked[one.id] = nil
-        attempts.append(Attempt(one: one, message: newest, alert: alert, contents: contents))
+        // If it fails, the next one begins behind what was looked at.
+        var next = one
+        (next.message, next.alert) = (place.message, place.alert)
+        attempts.append(Attempt(one: next, message: wish.through, alert: alert, contents: contents))
         continue
       }
-      looked[one.id] = (newest, alert)
+      looked[one.id] = (wish.through, alert)
       var next = one
-      (next.message, next.alert) = (newest, alert)
+      (next.message, next.alert) = (wish.through, alert)
       if next != one { idle.append(next) }
     }
     if now - keptAt >= Self.keepsEvery || now < keptAt {

@@ -33,25 +33,12 @@ struct PushSubscription: Sendable, Equatable {
 
   static func id(of endpoint: String) -> String { String(HubStore.digest(endpoint).prefix(32)) }
 
-  func wants(channel: String?) -> Bool {
-    channels.contains(Self.everyMessage) || channel.map { channels.contains($0) } ?? false
-  }
-
   var json: JSONObject {
     [
       "id": id, "person": person, "device": device, "alerts": wantsAlerts, "channels": channels,
       "created_at": createdAt, "pushed_at": pushedAt, "failing_since": failingSince, "error": error,
     ]
   }
-}
-
-/// A message that may be pushed.
-struct PushMessage: Sendable, Equatable {
-  var position: Int64
-  var channel: String?
-  /// When it was first heard, milliseconds since 1970.
-  var at: Int64
-  var body: String
 }
 
 /// Subscriptions, and what there is to push.
@@ -178,25 +165,51 @@ extension HubStore {
 
   func newestAlert() throws(HubDatabaseError) -> Int64 { try number("SELECT coalesce(max(id), 0) FROM alerts") }
 
-  /// The newest messages behind `after` up to `through`, the oldest first.
-  func pushMessages(after: Int64, through: Int64, limit: Int) throws(HubDatabaseError) -> [PushMessage] {
-    guard after < through else { return [] }
-    let found = try database.rows(
-      """
-      SELECT position, channel, at, CASE WHEN \(database.bytes("body")) <= \(Self.mostPushedBytes) THEN body ELSE '' END
-      FROM messages WHERE position > ?1 AND position <= ?2 ORDER BY position DESC LIMIT ?3
-      """, [after, through, limit]
-    ) { PushMessage(position: $0.integer(0), channel: $0.textIfAny(1), at: $0.integer(2), body: $0.text(3)) }
+  /// How far one look from `after` gets, `through` at the most: a look reads so many messages, and the next goes on there.
+  func pushReach(after: Int64, through: Int64, most: Int) throws(HubDatabaseError) -> Int64 {
+    guard after < through else { return through }
+    let end = try database.first(
+      "SELECT position FROM messages WHERE position > ?1 ORDER BY position LIMIT 1 OFFSET ?2", after, most - 1
+    ) { $0.integer(0) }
+    return min(end ?? through, through)
+  }
+
+  /// The messages of these channels behind `after` up to `through`, first heard later than `since`. `nil`: there are none.
+  func pushedMessages(
+    after: Int64, through: Int64, since: Int64, channels: [String]
+  ) throws(HubDatabaseError) -> PushContent? {
+    guard after < through, !channels.isEmpty else { return nil }
     // One without a text is of a gateway that was removed.
-    return found.reversed().filter { !$0.body.isEmpty }
+    var filter = """
+      position > ?1 AND position <= ?2 AND at > ?3 AND \(database.bytes("body")) BETWEEN 1 AND \(Self.mostPushedBytes)
+      """
+    var values: [any SQLBindable] = [after, through, since]
+    if !channels.contains(PushSubscription.everyMessage) {
+      filter += " AND channel IN (\(channels.indices.map { "?\($0 + 4)" }.joined(separator: ", ")))"
+      for channel in channels { values.append(channel) }
+    }
+    let found = try database.first(
+      "SELECT count(*), coalesce(max(position), 0) FROM messages WHERE \(filter)", values
+    ) { (count: $0.integer(0), newest: $0.integer(1)) }
+    guard let found, found.count > 0 else { return nil }
+    return try database.first("SELECT body FROM messages WHERE position = ?1", found.newest) {
+      PushContent(message: found.newest, $0.text(0), count: Int(found.count))
+    }
   }
 
   /// A radio carries no larger message.
   private static let mostPushedBytes = 8192
 
-  /// Open alerts that nobody has acknowledged, with numbers behind `after` up to `through`; the newest first, 100 at most.
-  func pushAlerts(after: Int64, through: Int64) throws(HubDatabaseError) -> [HubAlert] {
-    try alerts(before: through == .max ? through : through + 1, openOnly: true, limit: 100).alerts
-      .filter { $0.id > after && $0.acknowledgedAt == nil }
+  /// Open alerts that nobody has acknowledged, with numbers behind `after` up to `through`. `nil`: there are none.
+  func pushedAlerts(after: Int64, through: Int64) throws(HubDatabaseError) -> PushContent? {
+    guard after < through else { return nil }
+    let found = try database.first(
+      """
+      SELECT count(*), coalesce(max(id), 0) FROM alerts
+      WHERE id > ?1 AND id <= ?2 AND ended_at IS NULL AND acknowledged_at IS NULL
+      """, after, through
+    ) { (count: $0.integer(0), newest: $0.integer(1)) }
+    guard let found, found.count > 0, let newest = try alert(found.newest) else { return nil }
+    return PushContent(alert: newest, count: Int(found.count))
   }
 }
