@@ -340,6 +340,8 @@ import UntrustedText
     (last.failures, last.failingSince) = (60, 1000)
     #expect(PushSender.after(failed, last, at: 1000 + PushSender.givesUp - 1)?.nextAt != nil)
     #expect(PushSender.after(failed, last, at: 1000 + PushSender.givesUp) == nil)
+    last.failures = 2
+    #expect(PushSender.after(failed, last, at: 1000 + PushSender.givesUp)?.failures == 3, "the clock was set")
     #expect(PushSender.after(.gone, one, at: 1) == nil)
     #expect(PushSender.after(.failed("x", retryAfter: .max), one, at: 0)?.nextAt == 24 * Self.hour)
   }

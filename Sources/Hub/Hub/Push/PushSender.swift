@@ -24,8 +24,9 @@ actor PushSender {
   private static let longestRetry: Int64 = 3_600_000
   /// The longest pause that a push service may ask for.
   private static let longestWanted: Int64 = 86_400_000
-  /// A subscription that fails for so long ends.
+  /// A subscription that fails for so long ends, after so many attempts: a clock that was set ends none.
   static let givesUp: Int64 = 3 * 86_400_000
+  static let leastFailures: Int64 = 60
   /// How far subscriptions are for which there was nothing is stored this often.
   private static let keepsEvery: Int64 = 60_000
 
@@ -213,7 +214,7 @@ actor PushSender {
       (kept.failures, kept.failingSince, kept.error) = (0, nil, nil)
     case .failed(let words, let wanted):
       let since = min(next.failingSince ?? now, now)
-      guard now - since < givesUp else { return nil }
+      guard now - since < givesUp || next.failures + 1 < leastFailures else { return nil }
       let pause = min(firstRetry << min(next.failures, 10), longestRetry)
       kept.nextAt = now + max(pause, min(wanted ?? 0, longestWanted))
       (kept.failures, kept.failingSince, kept.error) = (next.failures + 1, since, words)
