@@ -106,6 +106,10 @@ extension WholeProgramTests {
       // A viewer gets pushes, at a push service of the list alone; the subscription ends with the session.
       #expect(vera.ask("POST", "/v1/push", Self.subscription("https://10.0.0.1/x"))?.status == 400)
       #expect(vera.ask("POST", "/v1/push", Self.subscription("http://127.0.0.1:\(hub.rig.hubPort)/x"))?.status == 400)
+      for wrong in [#""alerts":"yes""#, #""alerts":true,"channels":"*""#, #""alerts":true,"channels":[1]"#] {
+        let asked = Self.subscription("https://fcm.googleapis.com/x").replacing(#""alerts":true"#, with: wrong)
+        #expect(vera.ask("POST", "/v1/push", asked)?.status == 400, "\(wrong)")
+      }
       let subscribed = vera.ask("POST", "/v1/push", Self.subscription("https://fcm.googleapis.com/x"))
       let device = try #require(try Self.json(subscribed)["id"]?.string)
       let listed = try Self.json(vera.ask("GET", "/v1/push"))

@@ -46,13 +46,18 @@ extension HubAPI {
     guard Visible.isLine(device, bytes: 1...Self.deviceBytes) else {
       return Self.refusal(.badRequest, "device: one line of 1 to \(Self.deviceBytes) bytes")
     }
-    let channels = (body["channels"]?.array ?? []).map { $0.string ?? "" }
-    guard channels.count <= Self.mostChannels, channels.allSatisfy({ (1...64).contains($0.utf8.count) }) else {
-      return Self.refusal(.badRequest, "channels: at most \(Self.mostChannels) digests, or \"*\"")
+    guard let wantsAlerts = (body["alerts"] ?? .bool(false)).bool else {
+      return Self.refusal(.badRequest, "alerts: true or false")
+    }
+    let channels = (body["channels"] ?? .array([])).array?.map { $0.string ?? "" }
+    guard let channels, channels.count <= Self.mostChannels,
+      channels.allSatisfy({ (1...64).contains($0.utf8.count) })
+    else {
+      return Self.refusal(.badRequest, "channels: a list of at most \(Self.mostChannels) digests, or of \"*\"")
     }
     let wanted = PushSubscription(
       id: PushSubscription.id(of: endpoint), person: call.author, session: HubStore.digest(token), device: device,
-      endpoint: endpoint, key: key, auth: auth, wantsAlerts: body["alerts"]?.bool ?? false, channels: channels)
+      endpoint: endpoint, key: key, auth: auth, wantsAlerts: wantsAlerts, channels: channels)
     guard try await stores.writer.subscribe(wanted, at: HubClock.now) else {
       let (own, all) = (HubStore.mostPushesOfOne, HubStore.mostPushes)
       return Self.refusal(.conflict, "at most \(own) browsers of a person get pushes, and \(all) of all: remove one")
