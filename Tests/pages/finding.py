@@ -12,11 +12,11 @@ TWO_DAYS = """
 const day = (number) => new Date(2024, 2, number, 12).getTime();
 const all = Array.from({ length: 300 }, (_, index) => ({ id: index + 1, kind: "channel", sender_name: "n" + index % 7, channel: "x", text: "message " + (index + 1), hops: 1, snr: 5,
   direct: false, direction: "received", cursor: String(index + 1), received_at: day(index < 100 ? 1 : 4) + index * 1000, clock_trusted: true, copies: 1 }));
-window.real = window.fetch; window.fails = false;
+window.real = window.fetch; window.fails = window.loses = false;
 window.fetch = (path, options) => {
   const url = new URL(path, location);
   if (url.pathname !== "/v1/messages") return window.real(path, options);
-  if (window.fails) return Promise.resolve(new Response("{}", { status: 500 }));
+  if (window.fails || window.loses && url.searchParams.has("before")) return Promise.resolve(new Response("{}", { status: 500 }));
   const asked = (name, other) => Number(url.searchParams.get(name) ?? other);
   const rows = all.filter((row) => row.id > asked("after", 0) && row.id < asked("before", 1e9) && row.received_at >= asked("since", 0));
   const found = url.searchParams.has("after") ? rows.slice(0, asked("limit", 100)) : rows.slice(-asked("limit", 100));
@@ -154,6 +154,17 @@ def a_day_of_a_chat_is_gone_to_and_told_while_one_scrolls(world):
     go("2024-03-01", None, "500")
     browser.script("window.fails = false")
     go("2024-03-01", "1", "")
+    # A place that cannot be read is told, and gone to once it can be: by itself and by the button.
+    for again in (lambda: None, lambda: browser.press(".main > [role=alert] .button", "Try again")):
+        browser.click(".jump")
+        browser.shows("message 300", ".chat-scroll")
+        browser.script("window.loses = true")
+        choose(browser, "#chat-day", "2024-03-01")
+        browser.click(".day-field .button")
+        browser.shows("500", ".main > [role=alert]")
+        browser.script("window.loses = false")
+        again()
+        browser.until("message 1", lambda: browser.script("return document.activeElement.dataset.cursor") == "1" and not browser.all(".main > [role=alert]"))
 
 
 @test

@@ -154,6 +154,7 @@ export class OpenChat {
       if (this.#chat.find(at)) this.#goTo(at);
       else this.#around(at);
     }
+    if (this.#chat.wanted && this.#chat.wanted !== at && this.#chat.rows.length) this.#chat.leave();
     this.#searchFor(route.values.has("q") ? route.get("q") : null);
     this.#showDetails();
     this.#head();
@@ -310,7 +311,7 @@ export class OpenChat {
     const held = this.list.inside.contains(document.activeElement) ? document.activeElement.closest("article") : null;
     this.list.set(this.#items(), this.#chat.hasNewer);
     this.#hold(held);
-    this.#say(trouble && !this.#chat.rows.length ? trouble : null);
+    this.#say(trouble);
     if (isLoaded && !this.#isPlaced && (this.#chat.rows.length || this.#unseen.length)) {
       this.#isPlaced = true;
       if (this.#isEndWanted) this.#toEnd();
@@ -337,7 +338,11 @@ export class OpenChat {
 
   #say(trouble) {
     this.scroller.querySelector(".empty:not([role])")?.remove();
-    showTrouble(this.scroller, trouble, () => this.#chat.newest());
+    const { rows, wanted } = this.#chat;
+    const again = () => (this.#chat.wanted ? this.#around(this.#chat.wanted) : this.#chat.newest());
+    showTrouble(this.scroller, rows.length ? null : trouble, again);
+    // Where other rows stand, it is told in sight of all of them.
+    showTrouble(this.#shell.main, rows.length && wanted ? trouble : null, again);
     if (!trouble && this.#chat.isLoaded && !this.#chat.rows.length && !this.#unseen.length) {
       const kind = conversations.get(this.id)?.kind ?? "direct";
       this.scroller.prepend(make("div", { class: "empty" }, icon("chats"), make("h2", { text: t("chat.empty") }), make("p", { class: "quiet", text: t(`chat.empty-${kind}`) })));
