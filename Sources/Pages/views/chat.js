@@ -27,6 +27,9 @@ import { mark, react, reactions, retry, signal, tell } from "./marks.js";
 /** What one says within so many milliseconds is one run. */
 const RUN_MS = 300_000;
 
+/** Levels of conversations before they were muted here. */
+const levels = new Map();
+
 /** A chat that is open, in the shell's main place. */
 export class OpenChat {
   #shell;
@@ -260,8 +263,10 @@ export class OpenChat {
   /** No number is shown at it, in any browser; or again. */
   async #mute(muted) {
     try {
-      await order("/v1/conversations/level", { conversation: this.id, level: muted ? "none" : "all" });
-      conversations.update(this.id, { muted });
+      if (muted) levels.set(this.id, conversations.get(this.id)?.level);
+      const level = muted ? "none" : levels.get(this.id) ?? "all";
+      await order("/v1/conversations/level", { conversation: this.id, level });
+      conversations.update(this.id, { level, muted });
     } catch (trouble) { tell(trouble); }
   }
 
