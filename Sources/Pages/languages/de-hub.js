@@ -2,7 +2,7 @@
 import all from "./de.js";
 
 export default { ...all, words: { ...all.words,
-  "loading": "Wird geladen…",
+  "loading": "Wird geladen…", "trouble.cut": "Es besteht keine Verbindung zum Hub.", "trouble.silent": "Der Hub hat nicht rechtzeitig geantwortet.",
   "hub.title": "Hub", "hub.none": "Nicht gefunden", "hub.fleet": "Flotte", "hub.messages": "Nachrichten", "hub.coverage": "Abdeckung", "hub.alerts": "Alarme", "hub.short-fleet": "Flotte", "hub.short-messages": "Nachr.", "hub.short-coverage": "Abdeck.", "hub.short-alerts": "Alarme", "hub.short-commands": "Befehle", "hub.short-people": "Leute", "hub.commands": "Befehle", "hub.people": "Personen",
   "role.view": "Darf ansehen", "role.operate": "Darf bedienen", "role.administer": "Darf verwalten", "role.undefined": "",
   "fleet.find": "Gateway suchen", "fleet.show": "Nur zeigen", "fleet.gateway": "Gateway", "fleet.contact": "Kontakt", "fleet.radio": "Funkgerät", "fleet.battery": "Akku", "fleet.nodes": "Knoten", "fleet.message": "Letzte Nachricht", "fleet.waiting": "Wartet", "fleet.version": "Version", "fleet.linked": "verbunden", "fleet.seen": "Zuletzt", "fleet.count": { one: "{count} Gateway", other: "{count} Gateways" },
