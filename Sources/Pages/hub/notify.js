@@ -1,5 +1,5 @@
 // Notifications by Web Push: what this browser asks the hub for, and which browsers have asked. Opened from the menu.
-import { fill, make } from "../parts/page.js";
+import { make, showTrouble } from "../parts/page.js";
 import { busy, refill } from "../parts/held.js";
 import { when } from "../parts/times.js";
 import { named } from "../parts/text.js";
@@ -99,8 +99,9 @@ export function openNotifications(session) {
   async function attempt(button, work) {
     await busy(button, async () => {
       trouble.textContent = "";
-      try { await work(); } catch (error) { trouble.textContent = error.message; }
-      await load();
+      let isDone = false;
+      try { await work(); isDone = button.form === form; } catch (error) { trouble.textContent = error.message; }
+      await load(isDone);
     });
   }
 
@@ -120,15 +121,22 @@ export function openNotifications(session) {
     return make("label", { class: "row choice" }, make("input", { type: "checkbox", name, value, checked: isChecked }), make("span", {}, words));
   }
 
-  async function load() {
+  /** `isDone`: what was chosen is at the hub; else it stays as somebody has left it. */
+  async function load(isDone) {
     let answers;
-    try { answers = await Promise.all([ask("/v1/push"), ask("/v1/channels")]); } catch (error) { trouble.textContent = error.message; fill(place); return; }
+    try {
+      answers = await Promise.all([ask("/v1/push"), ask("/v1/channels")]);
+    } catch (error) {
+      if (place.contains(list)) { trouble.textContent = error.message; return; }
+      place.querySelector(".quiet")?.remove();
+      showTrouble(place, error, () => load());
+      return;
+    }
     const [{ key: told, devices }, { channels }] = answers;
     key = told ?? null;
     const why = key ? obstacle() || (Notification.permission === "denied" ? t("notify.denied") : "") : t("notify.off");
     const own = devices.find((one) => one.id === chosen.value?.id && chosen.value.person === session.person);
-    // What one chooses meanwhile stays.
-    if (!form.isConnected || own) refill(form,
+    if (!form.firstChild || isDone && own) refill(form,
       choice("alerts", "", t("notify.alerts"), own ? own.alerts : true),
       choice("all", "", t("notify.all"), own?.channels.includes(EVERY)),
       make("fieldset", { class: "choices" }, make("legend", { text: t("notify.channels") }), channels.filter((one) => one.name).slice(0, MOST_CHANNELS)
@@ -140,7 +148,7 @@ export function openNotifications(session) {
       attempt(event.target, () => (one.id === own?.id ? unsubscribe(one.id) : remove(`/v1/push/${encodeURIComponent(one.id)}`)));
     })));
     if (place.contains(list)) return;
-    fill(place, why ? make("p", { text: why }) : [make("p", { class: "quiet small", text: t("notify.why") }), form],
+    refill(place, why ? make("p", { text: why }) : [make("p", { class: "quiet small", text: t("notify.why") }), form],
       make("h3", { text: t("notify.devices") }), list);
   }
 
