@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import EventLoop
 import MeshCrypto
 import SQLite
 import TestSupport
@@ -188,6 +189,30 @@ private final class Mesh {
       try store.setLevel(.nothing, of: .channel(Mesh.trees), ofRadio: store.radio)
     }
     #expect(try !mesh.passes(filter, .reaction, reaction))
+  }
+
+  @Test func `a batch without an answer is the same after a block, and the next one is without that sender`() throws {
+    let mesh = try Mesh()
+    _ = try mesh.store.attach(Mesh.key("999999999999", 9), name: "Hill", at: 0)
+    var settings = Upstream.Settings(name: "hook", fromStart: true)
+    settings.filter = EventFilter(kinds: ["message"])
+    settings.filter.onlyConcerning = true
+    let reader = try JournalReader(
+      settings, serverKeepsCount: false, store: mesh.store, clock: EventLoop().wallClock,
+      log: Log(level: .error, sink: { _, _ in }))
+    try mesh.write { store throws(SQLiteError) in
+      for sender in ["aabbccddeeff", "0102030405ff"] {
+        let body = #"{"id":1,"kind":"direct","sender":"\#(sender)","text":"x"}"#
+        try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array(body.utf8))
+      }
+    }
+    let limits = Batch.Limits(events: 100, bytes: 1 << 20)
+    let sent = try reader.read(.messages, after: 0, limits: limits).events.map(\.seq)
+    reader.lanes.messages.named = NamedBatch(seqs: sent, isSent: true)
+    try mesh.write { store throws(SQLiteError) in try store.add(.key(Mesh.birch.bytes)) }
+    let again = try reader.repetition(.messages, after: 0)
+    #expect(sent.count == 2 && again?.events.map(\.seq) == sent)
+    #expect(try reader.read(.messages, after: 0, limits: limits).events.map(\.seq) == Array(sent.suffix(1)))
   }
 
   @Test func `a filter for alerts also passes battery and supply events, and not the reverse`() throws {
