@@ -172,6 +172,7 @@ import Timing
     #expect(try rig.rows("/v1/conversations").compactMap { $0["unread"]?.integer }.reduce(0, +) == 3)
     for number in 0..<256 { #expect(try block("add", #"{"whom":"Bob \#(number)","channel":"Public"}"#) == 200) }
     #expect(try block("add", #"{"whom":"one more","channel":"Public"}"#) == 429)
+    #expect(try block("add", #"{"whom":"Bob 7","channel":"Public"}"#) == 200, "it is blocked already")
   }
 
   @Test func `a webhook does not get what concerns nobody, which is filtered, and hubs and brokers do`() throws {

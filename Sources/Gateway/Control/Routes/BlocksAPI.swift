@@ -40,7 +40,8 @@ struct BlocksAPI {
 
   func add(_ body: RequestBody, _ news: News) async throws -> Answer {
     let block = try named(body)
-    guard try store.blocks().count < Store.maxBlocks else {
+    let blocks = try store.blocks()
+    guard blocks.count < Store.maxBlocks || blocks.contains(where: { $0.isRow(block) }) else {
       throw Refusal.full("\(Store.maxBlocks) senders are blocked, which is the limit: see meshpost block list")
     }
     return try await change([block], isBlocked: true, news)

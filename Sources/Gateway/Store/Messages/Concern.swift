@@ -64,6 +64,15 @@ public enum Block: Sendable {
     }
   }
 
+  /// Whether both are the same row.
+  public func isRow(_ other: Block) -> Bool {
+    switch (self, other) {
+    case (.key(let one), .key(let other)): one == other
+    case (.name, .name): meets(other)
+    default: false
+    }
+  }
+
   func holds(_ said: Said) -> Bool {
     switch self {
     case .key(let key): said.keys.contains { Self.meet(key, $0) }
