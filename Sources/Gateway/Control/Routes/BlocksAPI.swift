@@ -40,6 +40,9 @@ struct BlocksAPI {
 
   func add(_ body: RequestBody, _ news: News) async throws -> Answer {
     let block = try named(body)
+    if case .key(let bytes) = block, store.radioKey?.bytes.starts(with: bytes) == true {
+      throw Refusal.invalid("whom: this is the key of the radio itself")
+    }
     let blocks = try store.blocks()
     guard blocks.count < Store.maxBlocks || blocks.contains(where: { $0.isRow(block) }) else {
       throw Refusal.full("\(Store.maxBlocks) senders are blocked, which is the limit: see meshpost block list")
@@ -62,7 +65,9 @@ struct BlocksAPI {
     var digest = channel.lowercased()
     // A channel that the radio has left is named by its digest.
     if Hex.bytes(digest)?.count != 8 { digest = try addressing.channel(channel).secret.digest }
-    guard let block = Block(name: whom, channel: digest) else { throw .invalid("whom: a name is wanted") }
+    guard let block = Block(name: whom, channel: digest) else {
+      throw .invalid("whom: a name of at most \(Block.longestName) bytes is wanted")
+    }
     return block
   }
 

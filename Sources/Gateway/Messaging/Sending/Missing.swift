@@ -31,7 +31,7 @@ public enum Missing: Equatable, Sendable, CustomStringConvertible {
     case .addressee(let name): "no known node and no channel is named \"\(name)\": see meshpost contacts and channels"
     case .message(let number): "there is no message \(number), or none that can be reacted to: see meshpost messages"
     case .outgoing(let key): "there is no outgoing message \"\(key)\": see meshpost sent"
-    case .conversation(let name): "there is no conversation \"\(name)\""
+    case .conversation(let name): "there is no conversation \"\(name)\" yet: it begins with its first message"
     case .radio(let name): "no radio \"\(name)\" was ever attached: see meshpost radio list"
     case .removedUpstream(let name, let known):
       "no upstream \"\(name)\" was removed; removed: \(Self.list(known))"

@@ -38,7 +38,7 @@ public enum Block: Sendable {
   public static let fewestBytes = 4
   private static let mostBytes = 32
   /// The longest name, in bytes: no text has room for a longer one.
-  private static let longestName = 160
+  public static let longestName = 160
 
   /// `nil`: nobody can have such a key.
   public init?(key: [UInt8]) {
