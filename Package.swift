@@ -202,8 +202,7 @@ let trials: [Target] = [
   .target(
     name: "TestSupport",
     dependencies: [
-      "CrashDisk", "EarlierSchemas", "EventLoop", "LinkInMemory", "LoopTestSupport", "MeshCoreFixtures", "SQLite",
-      "Store",
+      "EventLoop", "LinkInMemory", "LoopTestSupport", "MeshCoreFixtures", "Store",
     ],
     path: "Tests/TestSupport", swiftSettings: strict),
   tests(

@@ -3,6 +3,7 @@
 import ArgumentParser
 import Console
 import ControlShapes
+import Glibc
 import JSON
 
 /// `meshpost` without a command: a summary, and common commands.

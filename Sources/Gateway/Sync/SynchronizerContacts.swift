@@ -50,9 +50,8 @@ extension Synchronizer {
     switch outcome {
     case .replied(.stats(.core(let core))):
       radioClock.runs(for: .seconds(Int64(core.uptime)), now: loop.now)
-      guard let started = radioClock.started else { return nil }
-      connection.radioStarted(at: started)
-      return clock.milliseconds - Int64((loop.now - started).inSeconds * 1000)
+      if let started = radioClock.started { connection.radioStarted(at: started) }
+      return clock.milliseconds - Int64(core.uptime) * 1000
     case .failed(.timedOut), .failed(.linkLost), .failed(.notSent): return clock.milliseconds
     default: return nil
     }

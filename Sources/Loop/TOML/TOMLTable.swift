@@ -23,7 +23,10 @@ public struct TOMLTable: Equatable, Sendable {
   public internal(set) var line: Int
   private var origin: Origin
 
-  init(line: Int, origin: Origin = .header) {
+  /// An empty table that replaces a missing one.
+  init(line: Int) { self.init(line: line, origin: .header) }
+
+  init(line: Int, origin: Origin) {
     self.line = line
     self.origin = origin
   }

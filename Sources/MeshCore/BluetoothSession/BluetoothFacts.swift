@@ -7,12 +7,13 @@ public struct AdapterFacts: Equatable, Sendable {
   public var address: String
   public var isPowered: Bool
   /// Switched off by rfkill: it cannot be powered until rfkill allows it.
-  public var isBlocked = false
+  public var isBlocked: Bool
 
-  public init(path: String, address: String, isPowered: Bool) {
+  public init(path: String, address: String, isPowered: Bool, isBlocked: Bool = false) {
     self.path = path
     self.address = address
     self.isPowered = isPowered
+    self.isBlocked = isBlocked
   }
 }
 

@@ -66,7 +66,8 @@ extension BluetoothSession {
     case .inProgress, .alreadyDone, .aborted, .inUse, .notAllowed, .timedOut, .other: break
     }
     switch operation {
-    case .remove, .power(_, on: false): ladder.repair = nil
+    case .remove: ladder.repair = nil
+    case .power(_, on: false): ladder.repair = nil
     default: break
     }
   }

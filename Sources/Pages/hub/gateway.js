@@ -115,16 +115,9 @@ export class GatewayDetails {
       trouble.textContent = t("fleet.removing");
       try {
         await order(this.#path, {}, { method: "DELETE", patience: REMOVAL_MS });
-      } catch (error) {
-        // What is not there is removed. Without an answer it may be: the fleet tells.
-        if (error.status !== 404 || error.isForeign) {
-          trouble.textContent = error.message;
-          if (error.isCut) fleet.anew();
-          return;
-        }
-      }
-      fleet.anew();
-      this.#shut();
+        fleet.anew();
+        this.#shut();
+      } catch (error) { trouble.textContent = error.message; }
     }) } });
     fill(this.removal, button, trouble);
   }

@@ -3,6 +3,7 @@
 import CSeededRandom
 import FoundationEssentials
 import Glibc
+import Timing
 
 /// Runs the world of a seed.
 public enum Trial {

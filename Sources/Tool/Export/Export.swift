@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Glibc
 
 struct ExportCommand: ParsableCommand {
   static let configuration = CommandConfiguration(

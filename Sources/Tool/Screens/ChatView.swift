@@ -2,6 +2,7 @@
 
 import Console
 import ControlShapes
+import Glibc
 import JSON
 import UntrustedText
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
+import Glibc
 import HTTP
 import JSON
 import PageServer
@@ -124,7 +125,10 @@ final class GatewayPass {
   }
 
   private func refuse(_ responder: HTTPResponder, _ status: Int, _ words: String) {
-    let body: [UInt8] = .object(["error": .string(words), "code": .string("gateway")])
+    let body = JSONWriter.object { json in
+      json.field("error", words)
+      json.field("code", "gateway")
+    }
     responder.respond(HTTPResponse(status: status, headers: Self.headers(.whole, ""), body: body + [10]))
   }
 }

@@ -3,7 +3,6 @@
 import Companion
 import Delivery
 import Messaging
-import Store
 import TOML
 
 /// `[messaging]` and `[[poll]]`.
@@ -41,7 +40,7 @@ public struct MessagingConfiguration: Sendable {
     if let credentials, !credentials.hasPrefix("/") {
       table.note("credentials_file", "\"\(credentials)\" is not absolute")
     }
-    credentialsFile = credentials ?? OwnSuffix.credentials.of(store)
+    credentialsFile = credentials ?? store + ".credentials"
   }
 
   /// `[contacts]`.

@@ -16,7 +16,7 @@ import UntrustedText
 struct UpstreamFolder {
   let location: String
 
-  init(store: String) { location = OwnSuffix.upstreams.of(store) }
+  init(store: String) { location = store + ".upstreams" }
 
   /// Mistakes, one a line.
   struct Failure: Error {

@@ -4,7 +4,6 @@ import Companion
 import EventLoop
 import Glibc
 import JSON
-import Store
 
 /// The password's hash, and sessions that outlive the daemon: a file beside the database that only its owner can read.
 /// Backups do not contain it.
@@ -24,7 +23,7 @@ struct WebSecrets {
 
   let location: String
 
-  init(store: String) { location = OwnSuffix.web.of(store) }
+  init(store: String) { location = store + ".web" }
 
   /// Reads the file; a missing one is empty.
   func read() throws(Failure) -> Contents {

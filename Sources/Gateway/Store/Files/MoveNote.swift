@@ -48,10 +48,10 @@ struct MoveNote: Equatable {
     return "\(name),\(most),\(restored.epoch)"
   }
 
-  private static func location(_ database: String) -> String { OwnSuffix.moving.of(database) }
+  private static func location(_ database: String) -> String { database + ".moving" }
 
   /// Where a backup is prepared.
-  static func part(_ database: String) -> String { OwnSuffix.restoring.of(database) }
+  static func part(_ database: String) -> String { database + ".restoring" }
   /// An empty database beside that, to compare it with.
   static func fresh(_ database: String) -> String { part(database) + ".new" }
 

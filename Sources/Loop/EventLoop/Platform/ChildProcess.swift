@@ -256,7 +256,9 @@ private final class RunningChild {
     var next = deadline
     // A kernel without pidfd: the program is polled.
     if exit < 0 { next = min(deadline ?? .never, loop.now + Self.lookInterval) }
-    try await ended.wait(until: next, on: loop)
+    let timer = next.map { loop.schedule(at: $0) { [ended] in ended.resume() } }
+    defer { timer?.cancel() }
+    try await ended.wait()
   }
 
   /// The exit status, once the program has ended.

@@ -18,7 +18,9 @@ extension EventLoop {
     }
     guard isWatched else { throw SystemError("epoll_ctl") }
     defer { unwatch(descriptor) }
-    try await waiter.wait(until: deadline, on: self)
+    let timer = deadline.map { schedule(at: $0) { waiter.resume() } }
+    defer { timer?.cancel() }
+    try await waiter.wait()
     return isReady
   }
 }
