@@ -188,8 +188,9 @@ extension NodeQuestion {
   func answer(in push: Push, from contact: Contact, tag: AckCode) -> NodeAnswer? {
     let prefix = contact.key.prefix
     switch (self, push) {
-    case (.login, .loginSuccess(var login)) where login.prefix == prefix,
-      (.whetherKnown, .loginSuccess(var login)) where login.prefix == prefix:
+    case (.login, .loginSuccess(let said)) where said.prefix == prefix,
+      (.whetherKnown, .loginSuccess(let said)) where said.prefix == prefix:
+      var login = said
       // A room ignores what guests post, whatever else their permissions say.
       if contact.type == .room, login.permissions == 0, let acl = login.acl, acl & 3 == 0 { login.permissions = 2 }
       return .login(login)
