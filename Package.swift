@@ -202,7 +202,8 @@ let trials: [Target] = [
   .target(
     name: "TestSupport",
     dependencies: [
-      "EventLoop", "LinkInMemory", "LoopTestSupport", "MeshCoreFixtures", "Store",
+      "CrashDisk", "EarlierSchemas", "EventLoop", "LinkInMemory", "LoopTestSupport", "MeshCoreFixtures", "SQLite",
+      "Store",
     ],
     path: "Tests/TestSupport", swiftSettings: strict),
   tests(

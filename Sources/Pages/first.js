@@ -56,7 +56,7 @@ else gatewayFirst();
 function hubFirst() {
   // Its fleet is what most views are about.
   askEarly("/session", "/v1/fleet?limit=1000", "/v1/fleet/summary");
-  need(...words("", "-hub"));
+  need(...words("-hub"));
   if (!["messages", "coverage", "alerts", "commands", "people"].includes(view)) return;
   need(`hub/${view}.js`, ...later, "hub/views.css", ...words("-more", "-hub-views"));
   if (view === "coverage") need("views/map.css", ...words("-views"));

@@ -55,3 +55,37 @@ async function fromHost(request, event) {
     throw error;
   }
 }
+
+// A push of the host, decrypted by the browser (docs/pages.md). Browsers want each one shown.
+self.addEventListener("push", (event) => { event.waitUntil(tell(event.data)); });
+
+async function tell(data) {
+  let said = {};
+  try { said = data.json(); } catch { /* of a newer host: something is new */ }
+  const { topic: tag = "news", number = 0, count = 1, title = "Meshpost", text = "", path = "/" } = said;
+  const shown = await self.registration.getNotifications({ tag });
+  // The same once more, after a lost answer of the push service: it makes no sound again.
+  const isKnown = shown.some((one) => one.data?.number === number);
+  const body = [String(text), count > 1 ? `+${count - 1}` : ""].filter(Boolean).join("\n");
+  const options = { body, tag, renotify: !isKnown, silent: isKnown, icon: "/pages/icon.svg", data: { path: String(path), number } };
+  await self.registration.showNotification(String(title), options);
+}
+
+self.addEventListener("notificationclick", (event) => {
+  event.notification.close();
+  event.waitUntil(open(event.notification.data?.path ?? "/"));
+});
+
+/** In a tab that is there, if there is one. */
+async function open(path) {
+  const address = new URL(path, location.origin);
+  if (address.origin !== location.origin) return;
+  const tab = (await self.clients.matchAll({ type: "window" }))[0];
+  try {
+    await tab.focus();
+    await tab.navigate(address.href);
+  } catch {
+    // None, or one that this worker does not control.
+    await self.clients.openWindow(address.href);
+  }
+}

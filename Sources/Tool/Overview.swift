@@ -3,7 +3,6 @@
 import ArgumentParser
 import Console
 import ControlShapes
-import Glibc
 import JSON
 
 /// `meshpost` without a command: a summary, and common commands.

@@ -389,6 +389,20 @@ import Transport
     #expect(isMade)
   }
 
+  @Test(arguments: [".moving", ".web", "-wal-of-mine"])
+  func `a backup gets no name of the gateway's own files, also of one that is missing now`(_ suffix: String) throws {
+    let fixture = try Fixture()
+    let file = fixture.store.location + suffix
+    let slash = try #require(file.lastIndex(of: "/"))
+    let name = file[file.index(after: slash)...]
+    var facts = stat()
+    let isThere = stat(String(file[...slash]), &facts) == 0
+    try #require(isThere && access(file, F_OK) != 0)
+    let client = try fixture.client("GET /v1/backup?folder=\(facts.st_dev):\(facts.st_ino)&name=\(name)")
+    let isAnswered = client.read(until: suffix == "-wal-of-mine" ? "SQLite format 3" : "that the running gateway uses")
+    #expect(isAnswered)
+  }
+
   @Test func `a backup that is kept beside the database stays when another is made`() throws {
     let fixture = try Fixture()
     let kept = fixture.scratch.write("gw.db.backup", "an earlier one")

@@ -12,6 +12,34 @@ import Testing
     try GatewayConfiguration(parsing: Array(text.utf8), file: "test.toml")
   }
 
+  @Test func `hooks, webhooks and Home Assistant get only what concerns somebody, and others get all`() throws {
+    let configuration = try parse(
+      """
+      [[upstream]]
+      name = "hub"
+      url = "https://x"
+      [[upstream]]
+      name = "broker"
+      kind = "mqtt"
+      url = "mqtts://x"
+      [[upstream]]
+      name = "home"
+      kind = "mqtt"
+      url = "mqtts://y"
+      home_assistant = true
+      [[upstream]]
+      name = "alarm"
+      kind = "webhook"
+      url = "https://x"
+      [[hook]]
+      name = "bot"
+      run = ["/bin/true"]
+      kinds = ["message"]
+      """)
+    let people = configuration.upstreams.filter(\.journal.filter.onlyConcerning)
+    #expect(people.map(\.name) == ["home", "alarm", "hook/bot"])
+  }
+
   @Test func `channels in the settings that the radio does not have are reported once each`() throws {
     let configuration = try parse(
       """

@@ -66,6 +66,10 @@ import Testing
     try await stores.writer.limitSize(false)
     await stores.probe.probe()
     #expect(stores.probe.isDiskFull, "it may be full again at once")
+    stores.probe.tests(stores.disk, free: { 4096 }) { try await stores.writer.keepMark() }
+    await stores.disk.testIfFull(at: .now + .seconds(30))
+    #expect(stores.probe.isDiskFull, "it has room for something small only")
+    stores.probe.tests(stores.disk) { try await stores.writer.keepMark() }
     await stores.disk.testIfFull(at: .now + .seconds(30))
     #expect(!stores.probe.isDiskFull)
   }
@@ -82,8 +86,17 @@ import Testing
     stores.lock.note(locked, at: now + .seconds(60))
     #expect(stores.lock.isLong && !stores.lock.isUntested(at: now + .seconds(70)))
     #expect(stores.lock.isUntested(at: now + .seconds(90)))
+    var settings = HubAlertSettings()
+    settings.rules.times[.hubDatabase] = AlertTimes(begins: .zero, ends: .zero)
+    let alerts = HubAlerts(settings, stores, LinkRegistry(), name: "h", location: scratch.location("hub.db"))
+    await stores.probe.probe()
+    for _ in 0..<2 { await alerts.check() }
     try other.perform([], begins: false, ends: true)
     try await stores.writer.keepMark()
+    // The database takes the alert now.
+    await alerts.check()
+    let stored = try await stores.monitor.alerts(before: .max, openOnly: false, limit: 10).alerts
+    #expect(stored.contains { $0.rule == "hub_database" && $0.text.contains("locked") }, "\(stored)")
     #expect(!stores.lock.isLong && !stores.lock.isUntested(at: now + .seconds(90)))
   }
 

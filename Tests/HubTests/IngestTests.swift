@@ -44,6 +44,27 @@ import Timing
     #expect(Self.prepared("g", others + [Self.event(1, "alert", alert)]).cost == 60)
   }
 
+  @Test func `a batch of many documents is stored in several transactions, and answered as one`() async throws {
+    let documents = (1...250).map { seq in
+      Self.event(
+        Int64(seq), "document",
+        Self.object(["key": .string("node/k\(seq)/note"), "value": .string("a"), "updated_at": .integer(1)]))
+    }
+    let batch = Self.prepared("g", documents)
+    let parts = batch.parts(most: 2000)
+    #expect(parts.map(\.events.count) == [100, 100, 50] && parts.map(\.cost) == [2000, 2000, 1000])
+    #expect(parts.map(\.after) == [nil, 100, 200])
+    #expect(Self.prepared("g", Array(documents.prefix(100))).parts(most: 2000).count == 1)
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let ingest = Ingest([store])
+    #expect(try await ingest.take(batch) == .acknowledged(250))
+    #expect(try await store.number("SELECT count(*) FROM events") == 250)
+    // Behind a gap nothing is stored, whatever its part.
+    let late = Self.prepared("g", (301...450).map { Self.event($0, "document", .object([])) }, after: 300)
+    #expect(try await ingest.take(late) == .outOfOrder(250))
+    #expect(try await store.number("SELECT count(*) FROM events") == 250)
+  }
+
   // MARK: Batches
 
   private static func event(_ seq: Int64, _ kind: String, _ body: JSONValue) -> HubEvent {

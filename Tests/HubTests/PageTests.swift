@@ -72,6 +72,33 @@ import Testing
       } == count)
   }
 
+  @Test func `a page of a channel's messages ends at 1 MiB with their hearers`() async throws {
+    let store = try store()
+    let channel = "0011223344556677"
+    let messages = (1...300).map { number -> (seq: Int64, kind: String, body: JSONValue) in
+      let body: [(String, JSONValue)] = [
+        ("kind", .string("channel")), ("channel", .string(channel)), ("sender_time", .integer(Int64(number))),
+        ("text", .string("hello")),
+      ]
+      return (Int64(number), "message", .object(body))
+    }
+    let heard = try batch(messages)
+    for number in 0..<40 {
+      _ = try await store.take(heard, from: "\(String(repeating: "g", count: 60))\(number)", at: 1)
+    }
+    var (query, rows, pages) = (ListQuery(after: 0, limit: 1000, channel: channel), 0, 0)
+    while pages < 10 {
+      let bytes = try await store.messages(query)
+      #expect(bytes.count <= 1 << 20, "\(bytes.count) bytes")
+      let page = try JSONValue(parsing: bytes)
+      rows += page["messages"]?.array?.count ?? 0
+      pages += 1
+      guard let next = page["next"]?.integer else { break }
+      query.after = next
+    }
+    #expect(rows == 300 && pages > 1)
+  }
+
   @Test func `a row that is larger than a page is a page of its own`() async throws {
     let store = try store()
     for seq in 1...2 as ClosedRange<Int64> {

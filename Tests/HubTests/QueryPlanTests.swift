@@ -10,7 +10,7 @@ import Testing
 @Suite struct QueryPlanTests {
   private let scratch = Scratch(inMemory: true)
   /// Tables that grow with all events, or with gateways times nodes.
-  private static let big = ["events", "messages", "heard", "contacts", "updates", "commands"]
+  private static let big = ["events", "messages", "heard", "contacts", "updates", "commands", "search_places"]
   /// Nodes of each gateway are counted once a minute for all readers.
   private static let excepted: Set = [
     "SELECT gateway, count(*) FROM contacts GROUP BY gateway",
@@ -39,6 +39,7 @@ import Testing
     let batch = try EventBatch(.object([("epoch", .string("e")), ("events", .array(events))]))
     _ = try await store.take(batch, from: "g", at: 9)
     _ = try await store.enqueue(.object([("command", .string("sync"))]), id: "c1", for: "g", by: "t", at: 9)
+    #expect(try await SearchIndexer(reader: store, writer: store, messages: 1).step())
   }
 
   /// Runs each query of the store once, with its parameters.
@@ -63,6 +64,8 @@ import Testing
         }
       }
     }
+    _ = try await store.hasUnindexed(9, after: 0)
+    _ = try await store.unindexed(after: 0, limit: 9)
     _ = try await store.nodes(after: "", limit: 10, words: nil)
     _ = try await store.nodes(after: "k", limit: 10, words: words)
     _ = try await store.channels()
@@ -110,6 +113,13 @@ import Testing
     _ = try await store.oldEvents(of: "g", "message", after: 0, before: 9, latest: 9, limit: 10)
     _ = try await store.oldContacts(of: "g", after: "", before: 9, limit: 10)
     _ = try await store.lacks("1 x")
+    _ = try await store.livePushes(since: 0, at: 9)
+    _ = try await store.pushSubscriptions(of: "ana")
+    _ = try await store.pushReach(after: 0, through: 9, most: 10)
+    for channels in [["*"], ["c", "d"]] {
+      _ = try await store.pushedMessages(after: 0, through: 9, since: 0, channels: channels)
+    }
+    _ = try await store.pushedAlerts(after: 0, through: 9)
   }
 
   @Test func `no query scans a whole table`() async throws {

@@ -111,6 +111,44 @@ import Testing
     #expect(try await turns.ask("a") { try $0.gateways().count } == 0)
   }
 
+  @Test func `a holder that has used up its time waits for more, and another one does not`() async throws {
+    func pool(_ part: Double) throws -> ReaderPool {
+      _ = try HubStore(location: scratch.location("hub.db"))
+      let store = HubStore(try SQLiteHubDatabase(reading: scratch.location("hub.db")))
+      return ReaderPool([store], allowance: TurnAllowance(most: .nanoseconds(1), part: part))
+    }
+    let turns = try pool(1e-6)
+    #expect(try await turns.ask("a") { try $0.gateways().count } == 0)
+    let held = Task { try await turns.ask("a") { try $0.gateways().count } }
+    while turns.waiting == 0 { await Task.yield() }
+    #expect(try await turns.ask("b") { try $0.gateways().count } == 0)
+    #expect(turns.waiting == 1 && turns.running == 0)
+    held.cancel()
+    await #expect(throws: HubDatabaseError.self) { try await held.value }
+    // As much time as it took brings the next turn.
+    let others = try pool(1)
+    for _ in 0..<3 { #expect(try await others.ask("a") { try $0.gateways().count } == 0) }
+  }
+
+  @Test func `who has to wait for a short time does not wait for another's long time`() async throws {
+    let pool = FairPool([1], mostOfOne: 1, mostWaitingOfOne: 16, allowance: TurnAllowance(most: .zero, part: 0.01))
+    @Sendable func use(_ holder: String, for time: Duration) async throws {
+      let thing = try await pool.take(for: holder)
+      let begun = ContinuousClock.now
+      while ContinuousClock.now - begun < time { await Task.yield() }
+      pool.giveBack(thing, of: holder)
+    }
+    try await use("long", for: .milliseconds(300))
+    try await use("short", for: .zero)
+    // Half a minute.
+    let long = Task { try await use("long", for: .zero) }
+    while pool.waiting == 0 { await Task.yield() }
+    try await use("short", for: .zero)
+    #expect(pool.waiting == 1)
+    long.cancel()
+    await #expect(throws: HubDatabaseError.self) { try await long.value }
+  }
+
   @Test func `all holders share a single connection in turn`() async throws {
     let (turns, questions) = (try turns(1), Questions())
     var all = await ask(["a0", "a1"], of: "a", turns, questions)

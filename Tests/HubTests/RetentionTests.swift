@@ -3,6 +3,7 @@
 import Foundation
 import JSON
 import Store
+import Synchronization
 import TestSupport
 import Testing
 
@@ -227,6 +228,32 @@ import Testing
     #expect(try await store.number("SELECT count(*) FROM messages") == 2)
     #expect(try await store.number("SELECT count(*) FROM heard WHERE gateway = 'h'") == 2)
     #expect(try await seqs(store, "h") == [1, 2])
+  }
+
+  @Test func `what a batch stores while its gateway is removed is removed, too`() async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    func heard(_ seq: Int64, _ text: String) -> HubEvent {
+      let body: [(String, JSONValue)] = [
+        ("channel", .string("00112233445566aa")), ("sender_time", .integer(1)), ("text", .string(text)),
+      ]
+      return HubEvent(seq: seq, at: Self.now, trusted: true, kind: "message", body: .object(body))
+    }
+    try await take(store, "g", .messages, [heard(1, "first")])
+    let late = PreparedBatch([heard(2, "late")], of: "e", in: .messages, from: "g", after: nil, at: Self.now)
+    let steps = Mutex(0)
+    let removed = try await store.removeGateway("g") { _ in
+      // The events are deleted by then.
+      let step = steps.withLock { steps in
+        steps += 1
+        return steps
+      }
+      if step == 4 { _ = try await store.take([late]) }
+    }
+    #expect(removed.events == 2 && removed.messages == 2)
+    for table in ["events", "epochs", "heard", "gateway_channels"] {
+      #expect(try await store.number("SELECT count(*) FROM \(table) WHERE gateway = 'g'") == 0, "\(table)")
+    }
+    #expect(try await store.gateways().isEmpty)
   }
 
   @Test func `of a removed gateway not even the newest message stays, and who hears it later adds it`() async throws {

@@ -108,7 +108,10 @@ import VirtualRadio
     #expect(try bench.messenger.heldKeys().isEmpty)
   }
 
-  @Test func `a channel message that may be on the air does not expire while another radio is attached`() throws {
+  @Test(arguments: [false, true])
+  func `a channel message that may be on the air does not fail while another radio is attached`(
+    isCancelled: Bool
+  ) throws {
     let bench = try Bench(on: InventedMachine())
     bench.swallow { if case .sendChannelText = $0 { true } else { false } }
     _ = try bench.send(SendRequest(to: "Public", text: "y", key: "c", lifetime: .seconds(60))).get()
@@ -117,7 +120,11 @@ import VirtualRadio
       return message.state == .pending && message.attempts.accepted == 1
     }
     bench.swap(to: bench.other)
-    try bench.run("the end of its time") { try bench.state("c").hasEnded }
+    if isCancelled {
+      try bench.run("the other radio") { bench.synchronizer.state == .synced && bench.store.radio == 2 }
+      #expect(try bench.refusal { () throws(Refusal) in try bench.messenger.cancel(key: "c") } == nil)
+    }
+    try bench.run("its end") { try bench.state("c").hasEnded }
     #expect(try bench.state("c").state == .sent && bench.state("c").reason == nil)
   }
 

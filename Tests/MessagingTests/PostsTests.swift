@@ -67,4 +67,32 @@ import Testing
     #expect(try bench.state("p").reason == "no_acknowledgement" && times.count == 1, "\(times)")
     #expect(try bench.state("p").attempts.accepted == 1, "it may have been transmitted")
   }
+
+  @Test func `a post ends when the room has taken a newer one of a program that shares the radio`() throws {
+    let bench = try Bench(on: InventedMachine())
+    let room = Contact(
+      key: PrivateIdentity(seed: Array(repeating: 0x52, count: 32)).publicKey, type: .room, name: "Lobby")
+    bench.own.received(Command.addUpdateContact(room).encode())
+    bench.synchronizer.refresh(room.key)
+    try bench.run("the room to be known") { try bench.store.contact(room.key) != nil }
+    var times: [UInt32] = []
+    bench.swallow { command in
+      guard case .sendText(let text) = command else { return false }
+      times.append(text.time)
+      return true
+    }
+    _ = try bench.send(SendRequest(to: "Lobby", text: "once", key: "p")).get()
+    try bench.run("the command") { times.count == 1 }
+    let newer = SharedMessage(
+      to: .node(room.key.prefix, attempt: 0), text: "of a phone", time: try #require(times.first) + 60)
+    var kept: OutgoingMessage?
+    _ = bench.loop.begin {
+      // `try?`: without a row the wait below fails.
+      kept = try? await bench.messenger.keepShared(newer, from: "apps")
+    }
+    try bench.run("the phone's post is on disk") { kept != nil }
+    for code in try #require(kept).attempts.codes { bench.messenger.received(.sendConfirmed(ack: code, tripTime: 5)) }
+    try bench.run("its end") { try bench.state("p").hasEnded }
+    #expect(try bench.state("p").reason == "no_acknowledgement" && times.count == 1, "\(times)")
+  }
 }

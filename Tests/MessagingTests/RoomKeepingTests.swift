@@ -33,6 +33,8 @@ import Timing
     /// Whether the room lets anybody read.
     var isOpen = false
     var uptime: UInt8?
+    /// In place of `uptime`, which stays as it is.
+    var restartedAt: MonotonicTime?
     /// The room's clock.
     var clock: UInt32 = 1
     /// From when on the room was asked for its posts.
@@ -85,9 +87,10 @@ import Timing
         signs.append(bench.loop.now)
         sinces.append(content.reversed().reduce(0) { $0 << 8 | UInt32($1) })
       case .sendStatusRequest(room.key):
-        guard let uptime else { return }
+        let running = restartedAt.map { UInt16((bench.loop.now - $0).inSeconds) }
+        guard let uptime = running ?? uptime.map(UInt16.init) else { return }
         var status = [UInt8](repeating: 0, count: 52)
-        status[20] = uptime
+        (status[20], status[21]) = (UInt8(truncatingIfNeeded: uptime), UInt8(uptime >> 8))
         push(.statusResponse(room.key.prefix, data: status))
       case .sendText(let text) where text.recipient == room.key.prefix: times.append(text.time)
       default: break
@@ -120,8 +123,8 @@ import Timing
       try bench.store.commitNow()
     }
 
-    func logInFirst() throws {
-      try service.credentials.set("hello", for: room.key)
+    func logInFirst(_ password: Text = "hello") throws {
+      try service.credentials.set(password, for: room.key)
       polling.linkUp()
       try bench.run("the first login") { !logins.isEmpty }
       try pass(.seconds(5))
@@ -182,6 +185,43 @@ import Timing
     #expect(fixture.logins == ["hello", ""] && Set(fixture.times).count == 1, "\(fixture.logins) \(fixture.times)")
   }
 
+  @Test func `a room without a password that still knows us gets an unanswered post again with its time`() throws {
+    let fixture = try Fixture()
+    fixture.answersLogin = { $0.bytes.isEmpty }
+    try fixture.logInFirst("")
+    try fixture.post()
+    let attempts = fixture.times.count
+    try fixture.bench.run("another attempt after the room's answer") {
+      fixture.logins.count == 2 && fixture.times.count > attempts
+    }
+    #expect(Set(fixture.times).count == 1, "\(fixture.times)")
+    #expect(try !fixture.bench.state("p").hasEnded)
+  }
+
+  @Test func `a room without a password that does not answer is logged in to again after its post has ended`() throws {
+    let fixture = try Fixture()
+    fixture.answersLogin = { $0.bytes.isEmpty }
+    try fixture.logInFirst("")
+    fixture.answersLogin = { _ in false }
+    try fixture.post()
+    try fixture.bench.run("a login without an answer") { fixture.logins.count == 2 }
+    try fixture.pass(.seconds(60))
+    _ = try fixture.bench.messenger.cancel(key: "p")
+    try fixture.bench.run("another login") { fixture.logins.count == 3 }
+  }
+
+  @Test func `a room without a password that was restarted gets the post with a new time after two rounds`() throws {
+    let fixture = try Fixture()
+    fixture.answersLogin = { $0.bytes.isEmpty }
+    try fixture.logInFirst("")
+    try fixture.pass(.seconds(240))
+    fixture.restartedAt = fixture.bench.loop.now
+    try fixture.post()
+    try fixture.bench.run("the post with a new time") { Set(fixture.times).count == 2 }
+    #expect(fixture.logins == ["", "", ""])
+    #expect(try !fixture.bench.state("p").hasEnded)
+  }
+
   @Test func `a room that lets anybody read is asked only once whether it knows us`() throws {
     let fixture = try Fixture()
     try fixture.logInFirst()
@@ -222,6 +262,19 @@ import Timing
     _ = try answer.get()
     let (login, post) = (try #require(fixture.loginTimes.first), try #require(fixture.times.first))
     #expect(login > post, "the room takes a login that is not newer for a repetition")
+  }
+
+  @Test func `a program that shares the radio logs in to a room only later than the time of a post`() throws {
+    let fixture = try Fixture()
+    let (bench, requests, room) = (fixture.bench, fixture.service.requests, fixture.room.key)
+    _ = try bench.send(SendRequest(to: "Lobby", text: "hello all", key: "p")).get()
+    try bench.run("the post") { fixture.times.count == 1 }
+    var turn: NodeRequests.SharedTurn?
+    _ = bench.loop.begin { turn = try? await requests.share(with: room) }  // `try?`: without a turn the test fails
+    try bench.run("its turn") { turn != nil }
+    let (now, post) = (try #require(bench.synchronizer.radioTime), try #require(fixture.times.first))
+    #expect(now > post, "the radio gives the login the time of its clock")
+    turn?.leave()
   }
 
   @Test func `a room whose clock was set back is asked for its posts after each login, as far as they are new`() throws

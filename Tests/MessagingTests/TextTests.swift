@@ -114,7 +114,7 @@ import Timing
       Issue.record("\(String(describing: refusal))")
       return
     }
-    #expect(candidates.count == 2 && candidates.contains("trees (channel 1)"), "\(candidates)")
+    #expect(candidates.count == 2 && candidates.contains("trees (channel 1 \(channel.secret.digest))"), "\(candidates)")
     #expect(try addressing.contact("trees").contact.key == key && addressing.channel("trees") == channel)
     #expect(try addressing.find(key.hex) != .channel(channel))
   }

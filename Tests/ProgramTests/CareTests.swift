@@ -112,6 +112,9 @@ extension WholeProgramTests {
       #expect(try running.ended() == EX_CANTCREAT, "not while the daemon has it: \(running.lines)")
       rig.gateway?.send(SIGTERM)
       #expect(try rig.gateway?.ended() == 0)
+      let itself = ["--config", rig.scratch.location("gw.toml"), "--restore", rig.scratch.location("gw.db")]
+      let same = try Program.own("meshpostd", itself)
+      #expect(try same.ended() == EX_USAGE, "\(same.lines)")
       let damaged = rig.scratch.write("damaged", String(repeating: "x", count: 5000))
       let refused = try Program.own("meshpostd", ["--config", rig.scratch.location("gw.toml"), "--restore", damaged])
       #expect(

@@ -55,6 +55,14 @@ extension WholeProgramTests {
       return response?.status
     }
 
+    /// Of a browser: with the keys of RFC 8291 § 5.
+    private static func subscription(_ endpoint: String) -> String {
+      """
+      {"endpoint":"\(endpoint)","auth":"BTBZMqHH6r4Tts7J_aSIgg","device":"phone","alerts":true,
+       "key":"BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"}
+      """
+    }
+
     private static func json(_ response: HTTPResponse?) throws -> JSONValue {
       try JSONValue(parsing: response?.body ?? [])
     }
@@ -95,9 +103,29 @@ extension WholeProgramTests {
       for (method, body) in [("PUT", #"{"password":"battery staple"}"#), ("PUT", #"{"role":"view"}"#), ("DELETE", "")] {
         #expect(ana.ask(method, "/v1/people/bob", body)?.status == 404, "\(method) \(body)")
       }
+      // A viewer gets pushes, at a push service of the list alone; the subscription ends with the session.
+      #expect(vera.ask("POST", "/v1/push", Self.subscription("https://10.0.0.1/x"))?.status == 400)
+      #expect(vera.ask("POST", "/v1/push", Self.subscription("http://127.0.0.1:\(hub.rig.hubPort)/x"))?.status == 400)
+      for wrong in [#""alerts":"yes""#, #""alerts":true,"channels":"*""#, #""alerts":true,"channels":[1]"#] {
+        let asked = Self.subscription("https://fcm.googleapis.com/x").replacing(#""alerts":true"#, with: wrong)
+        #expect(vera.ask("POST", "/v1/push", asked)?.status == 400, "\(wrong)")
+      }
+      let subscribed = vera.ask("POST", "/v1/push", Self.subscription("https://fcm.googleapis.com/x"))
+      let device = try #require(try Self.json(subscribed)["id"]?.string)
+      let listed = try Self.json(vera.ask("GET", "/v1/push"))
+      #expect(listed["devices"]?.array?.count == 1)
+      let mark = try #require(try Self.json(subscribed)["session"]?.string)
+      #expect(listed["session"]?.string == mark)
+      #expect(try Self.json(ana.ask("GET", "/v1/push"))["devices"]?.array?.isEmpty == true)
+      #expect(vera.ask("GET", "/v1/push/all")?.status == 403)
+      #expect(ana.ask("DELETE", "/v1/push/\(device)")?.status == 404)
+      let byToken = hub.rig.askHub("POST", "/v1/push", body: Self.subscription("https://fcm.googleapis.com/y"))
+      #expect(byToken?.status == 403)
+      #expect(try Self.json(ana.ask("GET", "/v1/push/all"))["devices"]?.array?.count == 1)
       // A new role ends the sessions.
       #expect(ana.ask("PUT", "/v1/people/vera", #"{"role":"operate"}"#)?.status == 200)
       #expect(vera.ask("GET", "/v1/fleet")?.status == 401)
+      #expect(try Self.json(ana.ask("GET", "/v1/push/all"))["devices"]?.array?.isEmpty == true)
       #expect(Self.signIn(vera, "vera", "battery staple") == 200)
       #expect(
         vera.ask(

@@ -16,7 +16,7 @@ extension WholeProgramTests {
     /// Every command that prints texts of a gateway, without exception.
     private static let commands: [[String]] = [
       [], ["overview"], ["status"], ["messages"], ["messages", "--follow"], ["conversations"], ["search", "x"],
-      ["contacts"], ["channels"],
+      ["block", "list"], ["contacts"], ["channels"],
       ["send", "x", "y"], ["send", "x", "y", "--wait"], ["react", "1", "👍"], ["sent"], ["retry", "x"],
       ["cancel", "x"],
       ["contact", "add", "x"], ["contact", "remove", "x"], ["contact", "export"], ["contact", "import", "x"],

@@ -23,6 +23,8 @@ extension WholeProgramTests {
       ("sent adopt nosuch", outgoing), ("sent cancel nosuch", outgoing), ("retry nosuch", outgoing),
       ("cancel nosuch", outgoing), ("room login nosuch", node), ("room post nosuch hi", either),
       ("room read nosuch", node),
+      ("level nosuch all", either), ("block add nosuch", node), ("block remove nosuch", node),
+      ("block add x --channel nosuch", channel),
       ("contact add nosuch", node), ("contact remove nosuch", node), ("contact export nosuch", node),
       ("contact share nosuch", node), ("contact path nosuch", node), ("contacts --radio nosuch", radio),
       ("channel remove nosuch", channel), ("channel region nosuch x", channel), ("channel relay nosuch on", channel),

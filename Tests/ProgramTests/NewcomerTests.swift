@@ -268,4 +268,16 @@ extension WholeProgramTests {
     #expect(try !hint("room").contains("advert"))
     #expect(try hint("direct").contains("meshpost radio advert --flood"))
   }
+
+  @Test func `a cancelled message that was perhaps transmitted is not told as one that was not`() {
+    func hint(after attempts: Int64) -> String? {
+      Show.hint(
+        of: .object([
+          ("kind", .string("direct")), ("state", .string("failed")), ("reason", .string("cancelled")),
+          ("attempts", .integer(attempts)),
+        ]))
+    }
+    #expect(hint(after: 0)?.hasPrefix("cancelled: on request. ") == true)
+    #expect(hint(after: 1)?.contains("whether it has arrived is not known") == true)
+  }
 }

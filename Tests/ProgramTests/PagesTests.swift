@@ -39,6 +39,11 @@ extension WholeProgramTests {
       try rig.startHub()
       try rig.startGateway()
       try rig.waitForSync()
+      rig.gateway?.send(SIGTERM)
+      #expect(try rig.gateway?.ended() == 0)
+      try Self.giveAPast(rig)
+      try rig.startGateway()
+      try rig.waitForSync()
       // It is killed and restarts at the same port.
       let (descriptor, port) = try LoopbackPort.take()
       close(descriptor)
@@ -69,6 +74,7 @@ extension WholeProgramTests {
           [web]
           url = "http://127.0.0.1:\(rig.hubPort)"
           pages = "\(PagesHost.pages)"
+          push_services = ["127.0.0.1"]
           """)
       try rig.startHub()
       for (person, role, password) in [("ana", "administer", "correct horse"), ("vera", "view", "battery staple")] {
@@ -94,6 +100,14 @@ extension WholeProgramTests {
       print(run.lines.joined(separator: "\n"))
       #expect(code == 0, "\(run.lines.filter { !$0.hasPrefix("fine") }.joined(separator: "\n"))")
       withExtendedLifetime(second) {}
+    }
+
+    /// Gives the stopped gateway what a mesh lives through in a year (`Tests/lived-in`).
+    private static func giveAPast(_ rig: Rig) throws {
+      let script = Checkout.folder.appending(path: "Tests/lived-in/gateway.py").path()
+      let sizes = ["--messages", "3000", "--nodes", "200", "--readings", "1000"]
+      let run = try Program(Program.python, [script, rig.scratch.location("gw.db")] + sizes)
+      #expect(try run.ended() == 0, "\(run.lines)")
     }
 
     /// A second gateway on the same mesh and hub: a message that both hear is one message there. Returns the location of its configuration.

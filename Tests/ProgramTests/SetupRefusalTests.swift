@@ -77,6 +77,58 @@ extension WholeProgramTests {
       #expect(try String(contentsOfFile: hub, encoding: .utf8).contains("token_file = \"one.token\""))
     }
 
+    @Test func `options that name another server say what it gets of the old one's secret, user and rights`() throws {
+      let scratch = Scratch()
+      let written = """
+        [store]
+        location = "\(scratch.location("gw.db"))"
+        [radio]
+        link = "auto:"
+        [[upstream]]
+        name = "one"
+        url = "https://a.example.org"
+        token_file = "one.token"
+        allow = ["send"]
+        [[upstream]]
+        name = "two"
+        kind = "mqtt"
+        url = "mqtts://a.example.org"
+        user = "me"
+        password_file = "one.token"
+        allow = []
+
+        """
+      scratch.makeFolder("credentials")
+      _ = scratch.write("credentials/one.token", "of-the-first\n")
+      let file = scratch.write("etc.toml", written)
+      let setup = ["setup", "--unattended", "--no-start", "--config", file, "--upstream"]
+      let hub = "one=https://b.example.org"
+      for (wrong, words) in [
+        ([hub], "(--token-file one=FILE --allow one=RIGHTS)"),
+        ([hub, "--token-file", "one=one.token"], "(--allow one=RIGHTS)"),
+        (["one=https://a.example.org:8443"], "one is https://a.example.org"),
+        (["one=http://a.example.org"], "one is https://a.example.org"),
+        (["two=mqtts://b.example.org"], "(--token-file two=FILE --user two=USER)"),
+        (["two=mqtt://a.example.org"], "two is mqtts://a.example.org"),
+      ] {
+        let refused = try meshpost(setup + wrong)
+        #expect(refused.code == 64 && refused.lines.joined().contains(words), "\(wrong) \(refused.lines)")
+        #expect(try String(contentsOfFile: file, encoding: .utf8) == written, "\(wrong)")
+      }
+      // The same server in another spelling, or another place on it, keeps them.
+      let spelt = ["one=https://A.example.org:443/hub", "--upstream", "two=mqtts://a.example.org:8883"]
+      let same = try meshpost(setup + spelt)
+      #expect(same.code == 0, "\(same.lines)")
+      let kept = try String(contentsOfFile: file, encoding: .utf8)
+      for line in ["token_file = \"one.token\"", "allow = [\"send\"]", "password_file = \"one.token\"", "user = "] {
+        #expect(kept.contains(line), "\(line) in \(kept)")
+      }
+      let told = try meshpost(setup + [hub, "--token-file", "one=one.token", "--allow", "one=none"])
+      #expect(told.code == 0, "\(told.lines)")
+      let moved = try String(contentsOfFile: file, encoding: .utf8)
+      #expect(moved.contains("https://b.example.org") && !moved.contains("\"send\""), "\(moved)")
+    }
+
     @Test func `setup takes a token from the current folder, and no option that would count for nothing`() throws {
       let scratch = Scratch()
       let file = scratch.location("etc.toml")

@@ -180,7 +180,12 @@ extension WholeProgramTests {
       #expect(try meshpost(setup).code == 0)
       #expect(try text() == written && backups().isEmpty, "nothing was asked for, nothing is changed")
 
-      let told = setup + ["--upstream", "hub=https://new.example.org", "--upstream", "mqtts://broker.example.org"]
+      // The new server gets the token because the option says so.
+      let told =
+        setup + [
+          "--upstream", "hub=https://new.example.org", "--token-file", "hub=hub.token", "--upstream",
+          "mqtts://broker.example.org",
+        ]
       let answer = try meshpost(told)
       #expect(answer.code == 0, "\(answer.lines)")
       let changed = written.replacingOccurrences(of: "https://hub.example.org\"", with: "https://new.example.org\"")

@@ -12,6 +12,7 @@ import Timing
 @testable import Messaging
 @testable import RadioSharing
 @testable import Sync
+@testable import VirtualRadio
 
 /// One test after the other: some count the resources of the process.
 @Suite(.serialized) struct ClientSessionTests {
@@ -98,6 +99,24 @@ import Timing
     #expect(try client.frames(1) == [[1, 2]] && !isDoubted(), "the store does not know it, either")
     client.send(Command.getContactByKey(keys[0]).encode())
     #expect(try client.frames(2).last == [1, 2] && isDoubted())
+  }
+
+  @Test func `the time of a client's login is kept once the room has answered it`() throws {
+    let bench = try Bench()
+    let client = try bench.client()
+    let key = try #require(PublicKey(bytes: Array(repeating: 0x52, count: 32)))
+    let answer = Push.loginSuccess(LoginSuccess(permissions: 0, prefix: key.prefix, serverTime: 1, acl: 2))
+    bench.radio.radio.received(Command.addUpdateContact(Contact(key: key, type: .room, name: "Lobby")).encode())
+    bench.synchronizer.refresh(key)
+    try bench.run("the room to be known") { try bench.store.contact(key) != nil }
+    for (number, password) in (["", "hello"] as [Text]).enumerated() {
+      #expect(bench.messenger.roomTimes[key] == nil, "a login without a password changes nothing there")
+      client.send(Command.sendLogin(key, password: password).encode())
+      #expect(try client.frames(2 * number + 1).last?.first == 6 && bench.messenger.roomTimes[key] == nil)
+      bench.radio.radio.push(answer)
+      #expect(try client.frames(2 * number + 2).last == answer.encode())
+    }
+    #expect(bench.messenger.roomTimes[key].map { $0 >= 1_795_000_000 } == true)
   }
 
   private static func text(_ words: Text, slot: UInt8 = 0) -> [UInt8] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import EventLoop
 import MeshCrypto
 import SQLite
 import TestSupport
@@ -112,6 +113,106 @@ private final class Mesh {
       #expect(try passing(mesh, filter, Mesh.ofBirch + Mesh.ofRidge + Mesh.ofNobody) == [], "\(name)")
     }
     #expect(try passing(mesh, EventFilter(channels: ["Family"]), Mesh.ofTrees) == [])
+  }
+
+  @Test func `of what concerns nobody, only a filter for people passes nothing`() throws {
+    let mesh = try Mesh()
+    _ = try mesh.store.attach(Mesh.key("999999999999", 9), name: "Hill", at: 0)
+    var filter = EventFilter()
+    filter.onlyConcerning = true
+    let channel = #""kind":"channel","channel":"\#(Mesh.trees)","sender_name":"Bob""#
+    let blocked: [(EventKind, String)] = [
+      (.message, #"{"id":1,"kind":"direct","sender":"aabbccddeeff","sender_name":"A new name"}"#),
+      (.message, #"{"id":2,"kind":"room","sender":"0102030405ff","author":"aabbccdd","text":"x"}"#),
+      (.message, #"{"id":3,\#(channel),"text":"@[Hill] x"}"#),
+      (.ways, #"{"id":1,"kind":"direct","sender":"aabbccddeeff","ways":[]}"#),
+      (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob"}"#),
+      (.reaction, #"{"conversation":"0102030405ff","sender":"aabbccdd"}"#),
+    ]
+    let others: [(EventKind, String)] = [
+      (.message, #"{"id":4,"kind":"room","sender":"0102030405ff","author":"aabbccde","text":"x"}"#),
+      (.message, #"{"id":5,"kind":"channel","channel":"\#(Mesh.family)","sender_name":"Bob","text":"x"}"#),
+      (.message, #"{"id":6,"kind":"cli","sender":"aabbccddeeff"}"#),
+      (.reaction, #"{"conversation":"aabbccddeeff","sender":"self"}"#),
+    ]
+    let all = blocked + others + Mesh.ofNobody + [(EventKind.outgoing, #"{"id":"y","recipient":"\#(Mesh.birch.hex)"}"#)]
+    #expect(try passing(mesh, filter, all) == passing(mesh, EventFilter(), all))
+    try mesh.write { store throws(SQLiteError) in
+      try store.add(.key(Mesh.birch.bytes))
+      try store.add(.name("Bob", channel: Mesh.trees))
+    }
+    #expect(try passing(mesh, filter, blocked) == [])
+    #expect(try passing(mesh, filter, others).count == others.count)
+    let rest = all.dropFirst(blocked.count)
+    #expect(try passing(mesh, filter, Array(rest)) == passing(mesh, EventFilter(), Array(rest)))
+  }
+
+  @Test func `a level passes mentions, answers or nothing, and all but the last pass direct messages`() throws {
+    let mesh = try Mesh()
+    _ = try mesh.store.attach(Mesh.key("999999999999", 9), name: "Hill", at: 0)
+    var filter = EventFilter()
+    filter.onlyConcerning = true
+    let texts = ["hello", "ask @[Hill]", "@[Hill] come", "@[Hilly] no"]
+    var said: [(EventKind, String)] = []
+    for text in texts {
+      said.append(
+        (.message, #"{"id":1,"kind":"channel","channel":"\#(Mesh.trees)","sender_name":"Bob","text":"\#(text)"}"#))
+    }
+    said += [
+      (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob","target_outgoing":1}"#),
+      (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob","target":1}"#),
+      (.message, #"{"id":2,"kind":"direct","sender":"aabbccddeeff","text":"hello"}"#),
+    ]
+    let expected: [(ConversationLevel, [Int])] = [
+      (.all, [0, 1, 2, 3, 4, 5, 6]), (.mentions, [1, 2, 4, 6]), (.direct, [2, 4, 6]), (.nothing, []),
+    ]
+    for (level, passing) in expected {
+      try mesh.write { store throws(SQLiteError) in
+        for name in [ConversationName.channel(Mesh.trees), .node(Mesh.birch.prefix)] {
+          try store.setLevel(level, of: name, ofRadio: store.radio)
+        }
+      }
+      let found = try said.indices.filter { try mesh.passes(filter, said[$0].0, said[$0].1) }
+      #expect(found == passing, "\(level)")
+    }
+  }
+
+  @Test func `a reaction on a channel goes by the level of the radio that is attached`() throws {
+    let mesh = try Mesh()
+    _ = try mesh.store.attach(Mesh.key("999999999999", 9), name: "Hill", at: 0)
+    _ = try mesh.store.attach(Mesh.key("888888888888", 8), name: "Dale", at: 1)
+    var filter = EventFilter()
+    filter.onlyConcerning = true
+    let reaction = #"{"conversation":"\#(Mesh.trees)","sender":"Bob"}"#
+    #expect(try mesh.passes(filter, .reaction, reaction))
+    try mesh.write { store throws(SQLiteError) in
+      try store.setLevel(.nothing, of: .channel(Mesh.trees), ofRadio: store.radio)
+    }
+    #expect(try !mesh.passes(filter, .reaction, reaction))
+  }
+
+  @Test func `a batch without an answer is the same after a block, and the next one is without that sender`() throws {
+    let mesh = try Mesh()
+    _ = try mesh.store.attach(Mesh.key("999999999999", 9), name: "Hill", at: 0)
+    var settings = Upstream.Settings(name: "hook", fromStart: true)
+    settings.filter = EventFilter(kinds: ["message"])
+    settings.filter.onlyConcerning = true
+    let reader = try JournalReader(
+      settings, serverKeepsCount: false, store: mesh.store, clock: EventLoop().wallClock,
+      log: Log(level: .error, sink: { _, _ in }))
+    try mesh.write { store throws(SQLiteError) in
+      for sender in ["aabbccddeeff", "0102030405ff"] {
+        let body = #"{"id":1,"kind":"direct","sender":"\#(sender)","text":"x"}"#
+        try store.append(.message, at: Moment(milliseconds: 1, trusted: true), body: Array(body.utf8))
+      }
+    }
+    let limits = Batch.Limits(events: 100, bytes: 1 << 20)
+    let sent = try reader.read(.messages, after: 0, limits: limits).events.map(\.seq)
+    reader.lanes.messages.named = NamedBatch(seqs: sent, isSent: true)
+    try mesh.write { store throws(SQLiteError) in try store.add(.key(Mesh.birch.bytes)) }
+    let again = try reader.repetition(.messages, after: 0)
+    #expect(sent.count == 2 && again?.events.map(\.seq) == sent)
+    #expect(try reader.read(.messages, after: 0, limits: limits).events.map(\.seq) == Array(sent.suffix(1)))
   }
 
   @Test func `a filter for alerts also passes battery and supply events, and not the reverse`() throws {

@@ -98,23 +98,95 @@ import Timing
     #expect(try !read(shop, .channel("0000000000000000"), .last))
   }
 
-  @Test func `a muted conversation stays muted, counts unread messages, and needs no message`() throws {
+  private func change(_ shop: Shop, in name: ConversationName?, _ work: Store.Work) throws {
+    _ = try list(shop)
+    try index(shop)
+    shop.store.write { store throws(SQLiteError) in
+      try work(store)
+      _ = try store.recountUnread(in: name)
+    }
+    try shop.store.commitNow()
+  }
+
+  @Test func `a level counts what it lets pass, before and after it is set, and needs no message`() throws {
     let shop = try shop()
     _ = try list(shop)
     let name = ConversationName.channel(ChannelSecret.publicChannel.digest)
-    func mute(_ isMuted: Bool) throws {
-      shop.store.write { store throws(SQLiteError) in try store.setMuted(name, isMuted, ofRadio: store.radio) }
-      try shop.store.commitNow()
+    func set(_ level: ConversationLevel) throws -> Int64? {
+      try change(shop, in: name) { store throws(SQLiteError) in
+        try store.setLevel(level, of: name, ofRadio: store.radio)
+      }
+      return try list(shop).first?.unread
     }
-    try mute(true)
+    #expect(try set(.nothing) == 0)
     #expect(try list(shop).map(\.newest) == [.first])
     try shop.insert(Shop.channel("Bob: anyone?", time: 1))
-    #expect(try list(shop).map(\.isMuted) == [true])
-    #expect(try list(shop).map(\.unread) == [1])
+    try shop.insert(Shop.channel("Bob: ask @[Hilltop]", time: 2))
+    try shop.insert(Shop.channel("Bob: @[Hilltop] are you there?", time: 3))
+    #expect(try list(shop).map(\.level) == [.nothing])
+    #expect(try list(shop).map(\.unread) == [0])
+    #expect(try list(shop).map(\.isMentioned) == [false])
+    #expect(try set(.direct) == 1)
+    #expect(try list(shop).map(\.isMentioned) == [true])
+    #expect(try set(.mentions) == 2)
+    #expect(try set(.all) == 3)
+    #expect(try read(shop, name, MessagePlace(message: 1)))
+    #expect(try set(.direct) == 1)
+    try shop.insert(Shop.channel("Bob: @[Hilltop] hello", time: 4))
+    #expect(try list(shop).map(\.unread) == [2])
     #expect(try read(shop, name, .last))
-    #expect(try shop.store.conversation(name, ofRadio: shop.store.radio)?.isMuted == true)
-    try mute(false)
-    #expect(try list(shop).map(\.isMuted) == [false])
+    #expect(try set(.all) == 0)
+    #expect(try list(shop).map(\.isMentioned) == [false])
+  }
+
+  @Test func `messages of a blocked key or name are not unread, and count again once it is unblocked`() throws {
+    let shop = try shop()
+    _ = try list(shop)
+    let name = ConversationName.channel(ChannelSecret.publicChannel.digest)
+    let blocks: [(Block, ConversationName?)] = [
+      (.key([0, 0, 0, 0, 0, 0xA1]), nil), (.name("Bob", channel: name.channel ?? ""), name),
+    ]
+    func unread() throws -> [Int64] {
+      try list(shop).sorted { "\($0.name)" < "\($1.name)" }.map(\.unread)
+    }
+    func insert(_ time: UInt32) throws {
+      try shop.insert(Shop.direct("@[Hilltop] hi", time: time, from: 0xA1))
+      try shop.insert(Shop.direct("hi", time: time, from: 0xB2))
+      try shop.insert(Shop.channel("Bob: @[Hilltop] hi", time: time))
+      try shop.insert(Shop.channel("Bob: hi", slot: 1, time: time))
+      try shop.insert(Shop.channel("Bobby: hi", time: time))
+    }
+    try insert(1)
+    #expect(try unread().reduce(0, +) == 5)
+    for (block, place) in blocks {
+      try change(shop, in: place) { store throws(SQLiteError) in try store.add(block) }
+    }
+    let left = try unread()
+    #expect(left.reduce(0, +) == 3)
+    #expect(try list(shop).allSatisfy { !$0.isMentioned })
+    try insert(2)
+    #expect(try unread() == left.map { $0 * 2 })
+    #expect(try shop.store.blocks().count == 2)
+    for (block, place) in blocks {
+      try change(shop, in: place) { store throws(SQLiteError) in try store.remove(block) }
+    }
+    #expect(try unread().reduce(0, +) == 10)
+    #expect(try shop.store.blocks().isEmpty)
+  }
+
+  @Test func `a message that comes to the indexes before the list is counted once`() throws {
+    let shop = try shop()
+    let name = ConversationName.channel(ChannelSecret.publicChannel.digest)
+    _ = try list(shop)
+    for time in 1...3 { try shop.insert(Shop.channel("Bob: \(time)", time: UInt32(time))) }
+    _ = try list(shop)
+    try shop.insert(Shop.channel("Bob: meanwhile", time: 4))
+    try index(shop)
+    shop.store.write { store throws(SQLiteError) in
+      _ = try store.markRead(name, upTo: MessagePlace(message: 1), ofRadio: store.radio)
+    }
+    try shop.store.commitNow()
+    #expect(try list(shop).map(\.unread) == [3])
   }
 
   @Test func `a reaction is not unread, and our own message is the newest`() throws {

@@ -170,7 +170,9 @@ import Timing
           _ = try store.listConversations()
           let name = ConversationName.node(KeyPrefix(value: 1))
           _ = try store.markRead(name, upTo: 1, ofRadio: 1)
-          try store.setMuted(name, true, ofRadio: 1)
+          try store.setLevel(.nothing, of: name, ofRadio: 1)
+          try store.add(Block.key([1, 2, 3, 4]))
+          _ = try store.recountUnread(in: nil)
         }
       ),
       (

@@ -114,6 +114,40 @@ import Timing
     #expect(upgraded.lastSeq == last + 1)
   }
 
+  @Test func `nothing is unread in a conversation that was muted, and the rest is kept`() throws {
+    do {
+      let store = try Store(settings)
+      try store.attach(Self.key, name: "radio", at: 1)
+      store.write { store throws(SQLiteError) in _ = try store.listConversations() }
+      try store.commitNow()
+      store.write { store throws(SQLiteError) in
+        for sender: UInt64 in [1, 2] {
+          _ = try store.insert(Shop.direct("hello @[radio]", time: 1, from: sender), at: Shop.moment)
+        }
+        _ = try store.listConversations()
+      }
+      try store.commitNow()
+      #expect(try store.conversations(ofRadio: store.radio).map(\.unread) == [1, 1])
+    }
+    try EarlierSchema.gateway.undo(to: 28, in: location)
+    let muted = ConversationName.node(KeyPrefix(value: 1))
+    do {
+      let older = try Database(location: location)
+      try older.run("UPDATE conversations SET muted = 1 WHERE name = ?", .text(muted.description))
+    }
+    let store = try Store(settings)
+    try store.attach(Self.key, name: "radio", at: 2)
+    let found = try store.conversations(ofRadio: store.radio)
+    #expect(found.count == 2)
+    for one in found {
+      let isMuted = one.name == muted
+      let level: ConversationLevel = isMuted ? .nothing : .all
+      #expect(one.level == level, "\(one)")
+      #expect(one.unread == (isMuted ? 0 : 1), "\(one)")
+      #expect(one.isMentioned != isMuted, "\(one)")
+    }
+  }
+
   @Test func `a newer store is refused, is not touched, and goes on with the right program`() throws {
     try live()
     let newest = EarlierSchema.gateway.newest

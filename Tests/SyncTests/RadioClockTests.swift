@@ -31,4 +31,24 @@ import Timing
     clock.wasSet(to: 1_800_000_598)
     #expect(clock.stepped(at: later) == nil)
   }
+
+  @Test func `a radio whose milliseconds have begun at zero again was not started, and a restart is one`() throws {
+    var clock = RadioClock()
+    clock.runs(for: .seconds(4_294_000), now: start)
+    let begun = try #require(clock.started)
+    // 967 s later its 32 bits are full.
+    let later = start + .seconds(2000)
+    clock.forgetStart()
+    clock.runs(for: .seconds(1033), now: later)
+    let still = try #require(clock.started)
+    #expect(abs((still - begun).inSeconds) < 1)
+    clock.runs(for: .seconds(1093), now: later + .seconds(60))
+    let further = try #require(clock.started)
+    #expect(abs((further - begun).inSeconds) < 1, "and it stays so")
+    clock.runs(for: .seconds(5), now: later + .seconds(120))
+    #expect(clock.started == later + .seconds(115))
+    clock.forgetTime()
+    clock.runs(for: .seconds(4_294_000), now: later)
+    #expect(clock.started == later + .seconds(-4_294_000), "another radio's start says nothing of this one's")
+  }
 }

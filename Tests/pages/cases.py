@@ -53,8 +53,8 @@ def catalogues_are_whole(world):
     folder = CHECKOUT / "Sources/Pages"
     browser = world.open("/conversations")
     words = {}
-    both = """return Promise.all(["", "-more", "-views", "-hub", "-hub-views"].map((end) => import(`/pages/languages/${arguments[0]}${end}.js`)))
-      .then(([first, ...more]) => Object.assign({ ...first.default.words }, ...more.map((one) => one.default)))"""
+    both = """return Promise.all(["", "-more", "-views", "-alerts", "-hub", "-hub-views"].map((end) => import(`/pages/languages/${arguments[0]}${end}.js`)))
+      .then((all) => Object.assign({}, ...all.map((one) => one.default.words ?? one.default)))"""
     for name in browser.script("return import('/pages/languages/index.js').then((module) => Object.keys(module.default))"):
         words[name] = browser.script(both, name)
     for name, own in words.items():
@@ -71,6 +71,32 @@ def catalogues_are_whole(world):
     for file in folder.rglob("*.js"):
         asked |= set(re.findall(r'\bt[n]?\("([\w.-]+)"', file.read_text()))
     assert asked <= words["en"].keys(), asked - words["en"].keys()
+
+
+# Where one literal of a source ends, or one of its sentences.
+LITERALS = r'"|\\\(|\)|(?<=[.:;]) |\n'
+
+
+@test
+def sentences_of_alerts_are_those_of_the_programs(world):
+    """Each rule has a form, and what is fixed in a form are whole literals of the programs' sources: words that change there change here."""
+    rules = re.findall(r'case (\w+)(?: = "(\w+)")?$', (CHECKOUT / "Sources/Shared/Alerts/AlertRule.swift").read_text(), re.M)
+    forms = world.open("/conversations").script("return import('/pages/languages/en-alerts.js').then((one) => one.default)")
+    missing = {name or case for case, name in rules} - {name.split(".")[0] for name in forms}
+    assert not missing, f"rules without a form: {missing}"
+    fixed = {words: name for name, form in forms.items() for words in re.split(r"\{\w+\}|" + LITERALS, form)}
+    everything, said = "\n".join(fixed), set()
+    for file in (file for room in ("Gateway", "Hub", "Shared/Alerts") for file in (CHECKOUT / "Sources" / room).rglob("*.swift")):
+        literals = set(re.split(LITERALS, re.sub(r'"\s*\+ "', "", file.read_text()).replace('\\"', '"')))
+        if any(len(words) >= 16 and words in everything for words in literals):
+            said |= literals
+    for words, name in fixed.items():
+        # One may be made of several, as where a plural has another ending.
+        ends = {0}
+        for at in range(len(words)):
+            if at in ends:
+                ends |= {end for end in range(at + 1, len(words) + 1) if words[at:end] in said or words[at:end].isdigit()}
+        assert len(words) in ends, f"{name}: the programs do not say {words!r}"
 
 
 @test
@@ -349,6 +375,37 @@ def ways_that_could_not_be_read_are_read_again(world):
     browser.shows("(500)", ".map-ways")
     browser.script("window.fails = false; return import('/pages/stores/live.js').then(({ live }) => live.tell('linked'))")
     browser.until("its ways", lambda: browser.all(".map-ways") and "(500)" not in browser.text(".map-ways"))
+
+
+# Each form with values, as a gateway may carry it, and what becomes of it: the same, in words of the other catalogue.
+SENTENCES = """
+return Promise.all(["parts/sentence", "languages/en-alerts", "languages/de-alerts"].map((name) => import(`/pages/${name}.js`))).then(([{ sentence }, { default: carried }, { default: own }]) => {
+  const plain = (rule) => Object.keys(carried).findLast((name) => name.startsWith(`${rule}.`) && !/\\{(own|some)/.test(carried[name]));
+  const made = (words, name, rule) => words[name].replace(/\\{(\\w+?)(\\d*)\\}/g, (_, kind, digit) => {
+    if (kind === "own" || kind === "some") return made(words, plain(rule), rule);
+    return { count: `4${digit}`, time: `5${digit || 0} min`, volts: words === own ? "3,31 V" : "3.310 V", why: words["why.silent"], what: words["what.node_noisy"] }[kind] ?? `<b>${kind}${digit}</b>`;
+  });
+  const say = (rule, text) => { const place = document.createElement("p"); place.append(...[sentence({ rule, text }, (id) => id)].flat()); return [text, place.textContent, place.querySelectorAll("b").length]; };
+  return Object.keys(carried).filter((name) => !/^(why|what)\\./.test(name)).map((name) => {
+    const rule = name.startsWith("any.") ? "gateway_conflict" : name.split(".")[0];
+    return [name, ...say(rule, made(carried, name, rule)), made(own, name, rule)];
+  }).concat(Object.keys(carried).filter((name) => /^why\\./.test(name)).map((name) => [name, ...say("hub_database", `the database of h is away: ${made(carried, name, "why")}`), `Die Datenbank von h fehlt: ${made(own, name, "why")}`]));
+});"""
+
+
+@test
+def alerts_speak_the_readers_language(world):
+    """Every form, with all of its values as text; one that no page knows stays in English, and no text takes long."""
+    browser = world.open("/gateway", language="de")
+    browser.find(".tabs")
+    for name, carried, said, marks, wanted in browser.script(SENTENCES):
+        assert said == wanted and not marks, f"{name}: {carried!r} became {said!r}, not {wanted!r}"
+    name = "return import('/pages/parts/sentence.js').then(({ sentence }) => [sentence({ rule: 'gateway_silent', text: 'nothing has come from 0a1b for 2 hours' }, () => 'Ridge')].flat().map((one) => one.textContent ?? one).join(''))"
+    assert browser.script(name) == "Von Ridge kam seit 2 h 0 min nichts"
+    assert world.open("/gateway", language="en").script(name) == "nothing has come from Ridge for 2 hours"
+    say = "return import('/pages/parts/sentence.js').then(({ sentence }) => [sentence({ rule: arguments[0], text: arguments[1] })].flat().map((one) => one.outerHTML ?? one).join(''))"
+    assert browser.script(say, "radio_lost", "a newer <b>sentence</b>") == '<bdi lang="en">a newer &lt;b&gt;sentence&lt;/b&gt;</bdi>'
+    assert 'lang="en"' in browser.script(say, "store_lost", "x. Further: y. Before that, : ; . Every upstream had all of it" * 60)
 
 
 @test

@@ -12,16 +12,24 @@ TWO_DAYS = """
 const day = (number) => new Date(2024, 2, number, 12).getTime();
 const all = Array.from({ length: 300 }, (_, index) => ({ id: index + 1, kind: "channel", sender_name: "n" + index % 7, channel: "x", text: "message " + (index + 1), hops: 1, snr: 5,
   direct: false, direction: "received", cursor: String(index + 1), received_at: day(index < 100 ? 1 : 4) + index * 1000, clock_trusted: true, copies: 1 }));
-window.real = window.fetch; window.fails = false;
+window.real = window.fetch; window.fails = window.loses = false;
 window.fetch = (path, options) => {
   const url = new URL(path, location);
   if (url.pathname !== "/v1/messages") return window.real(path, options);
-  if (window.fails) return Promise.resolve(new Response("{}", { status: 500 }));
+  if (window.fails || window.loses && url.searchParams.has("before")) return Promise.resolve(new Response("{}", { status: 500 }));
   const asked = (name, other) => Number(url.searchParams.get(name) ?? other);
   const rows = all.filter((row) => row.id > asked("after", 0) && row.id < asked("before", 1e9) && row.received_at >= asked("since", 0));
   const found = url.searchParams.has("after") ? rows.slice(0, asked("limit", 100)) : rows.slice(-asked("limit", 100));
   return Promise.resolve(new Response(found.map((row) => JSON.stringify(row) + "\\n").join("")));
 };"""
+
+
+# Two answers, as two clients write them, one to nobody, one to our radio, r0, which has reacted since, and somebody who is called like it.
+ANSWERS = """
+Object.assign(all[290], { direction: "sent", state: "sent" }); Object.assign(all[292], { direction: "sent", state: "sent", text: "\U0001f44d@[n3]\\nabcdefgh" });
+Object.assign(all[294], { text: "@[r0] indeed" });
+Object.assign(all[295], { text: "@[nobody] hello" }); Object.assign(all[297], { sender_name: "R\u200b0" });
+Object.assign(all[298], { text: "@[n2] <b>yes</b>" }); Object.assign(all[299], { text: "@[n3]\\n>message 200..\\nno" });"""
 
 
 def choose(browser, selector, value):
@@ -87,6 +95,36 @@ def a_search_is_narrowed_by_person_place_and_day(world):
 
 
 @test
+def an_answer_leads_to_what_it_may_be_about_and_our_name_of_others_is_marked(world):
+    browser = world.open("/conversations")
+    browser.script(TWO_DAYS + ANSWERS)
+    browser.click(f'a.conversation[data-id="{PUBLIC}"]')
+    browser.shows("message", ".chat-scroll")
+    to_the_end(browser)
+    browser.shows("not from this radio", 'article[data-cursor="298"]')
+    assert len(browser.all(".not-ours")) == 1
+    link = lambda cursor: browser.find(f'article[data-cursor="{cursor}"] a.mention')  # noqa: E731
+    assert "guess" in link(299).get_attribute("title")
+    link(296).click()
+    browser.shows("No earlier message of this name was found.", ".toast")
+    browser.script("document.querySelector('.toast').remove()")
+    # By the keyboard, also a second time.
+    for _ in range(2):
+        link(299).send_keys(Keys.ENTER)
+        browser.until("the newest of that name", lambda: browser.script("return document.activeElement.dataset.cursor") == "297" and "at=297" in browser.path())
+    # A reaction is no row.
+    link(295).click()
+    browser.until("what we wrote", lambda: browser.script("return document.activeElement.dataset.cursor") == "291")
+    browser.script("window.fails = true")
+    link(300).click()
+    browser.shows("500", ".toast")
+    browser.script("window.fails = false")
+    # It is not among the rows that were read.
+    link(300).click()
+    browser.until("the one with these words", lambda: browser.script("return document.activeElement.dataset.cursor") == "200")
+
+
+@test
 def a_day_of_a_chat_is_gone_to_and_told_while_one_scrolls(world):
     browser = world.open("/conversations")
     browser.script(TWO_DAYS)
@@ -116,6 +154,17 @@ def a_day_of_a_chat_is_gone_to_and_told_while_one_scrolls(world):
     go("2024-03-01", None, "500")
     browser.script("window.fails = false")
     go("2024-03-01", "1", "")
+    # A place that cannot be read is told, and gone to once it can be: by itself and by the button.
+    for again in (lambda: None, lambda: browser.press(".main > [role=alert] .button", "Try again")):
+        browser.click(".jump")
+        browser.shows("message 300", ".chat-scroll")
+        browser.script("window.loses = true")
+        choose(browser, "#chat-day", "2024-03-01")
+        browser.click(".day-field .button")
+        browser.shows("500", ".main > [role=alert]")
+        browser.script("window.loses = false")
+        again()
+        browser.until("message 1", lambda: browser.script("return document.activeElement.dataset.cursor") == "1" and not browser.all(".main > [role=alert]"))
 
 
 @test

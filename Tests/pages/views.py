@@ -108,6 +108,14 @@ def a_muted_conversation_shows_no_number_anywhere(world):
     later.click('.chat-head [aria-label^="Muted:"]')
     for browser in (one, other):
         browser.until("it to be as before", lambda: browser.all(place) and not browser.all(f"{place}.muted"))
+    # The level that it had comes back.
+    level = lambda: next(row["level"] for row in world.gateway.ask("GET", "/v1/conversations") if row["conversation"] == PUBLIC)  # noqa: E731
+    world.gateway.ask("POST", "/v1/conversations/level", {"conversation": PUBLIC, "level": "mentions"})
+    one.go(f"{world.host.base}/conversations/{PUBLIC}")
+    for label, then in (("Mute:", "none"), ("Muted:", "mentions")):
+        one.click(f'.chat-head [aria-label^="{label}"]')
+        one.until(f"the level {then}", lambda: level() == then)
+    world.gateway.ask("POST", "/v1/conversations/level", {"conversation": PUBLIC, "level": "all"})
 
 
 @test
@@ -438,7 +446,7 @@ def right_to_left(world):
         shutil.copytree(rigs.CHECKOUT / "Sources/Pages", pages)
         (pages / "languages/index.js").write_text('export default { en: "English", xr: "אבגד" };\n')
         browser = world.open("/conversations")
-        for end in ("", "-more", "-views"):
+        for end in ("", "-more", "-views", "-alerts"):
             words = browser.script("return import(`/pages/languages/en${arguments[0]}.js`).then((one) => one.default)", end)
             table = words["words"] if end == "" else words
             table = {key: {form: pseudo(one) for form, one in value.items()} if isinstance(value, dict) else pseudo(value) for key, value in table.items()}

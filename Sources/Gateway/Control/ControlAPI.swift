@@ -99,6 +99,7 @@ public final class ControlAPI {
   private var conversations: ConversationsAPI {
     ConversationsAPI(dependencies: dependencies, messages: messages, reads: reads)
   }
+  private var blocks: BlocksAPI { BlocksAPI(dependencies: dependencies, conversations: conversations) }
   private var live: LiveAPI { LiveAPI(dependencies: dependencies, reads: reads) }
   private var messaging: MessagingAPI { MessagingAPI(dependencies: dependencies) }
   private var table: RadioTableAPI { RadioTableAPI(dependencies) }
@@ -123,7 +124,10 @@ public final class ControlAPI {
     case .messages: try await messages.show(request, reply)
     case .conversations: try await conversations.list(request, reply)
     case .markRead: try await conversations.markRead(RequestBody(request), news)
-    case .mute: try await conversations.mute(RequestBody(request), news)
+    case .setLevel: try await conversations.setLevel(RequestBody(request), news)
+    case .blocks: try await blocks.list(reply)
+    case .addBlock: try await blocks.add(RequestBody(request), news)
+    case .removeBlock: try await blocks.remove(RequestBody(request), news)
     case .live: try await live.follow(request, reply)
     case .contacts: try await lists.contacts(request, reply)
     case .channels: try await lists.channels(reply)

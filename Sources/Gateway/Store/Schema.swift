@@ -18,6 +18,7 @@ enum Schema {
     Migration(number: 23, sql: ways), Migration(number: 24, sql: airtimeHours),
     Migration(number: 25, sql: moreRegions), Migration(number: 26, sql: nodeCare),
     Migration(number: 27, sql: nodeSnapshots), Migration(number: 28, sql: said),
+    Migration(number: 29, sql: concern),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -342,5 +343,14 @@ enum Schema {
   /// What was said on channels at a time: our own words may come back from another gateway long after.
   private static let said = """
     CREATE INDEX outgoing_said ON outgoing(sender_time) WHERE kind = 'channel';
+    """
+
+  /// Whom messages concern: the level of each conversation (`ConversationLevel.column`), and blocked senders: keys, or
+  /// their beginnings, with an empty `channel`, and names on a channel. Nothing is unread in a conversation that was
+  /// muted: older programs counted there, and their pages left it out.
+  private static let concern = """
+    ALTER TABLE conversations RENAME COLUMN muted TO level;
+    UPDATE conversations SET received = read_received, mention = 0 WHERE level = 1;
+    CREATE TABLE blocks(channel TEXT NOT NULL, whom BLOB NOT NULL, PRIMARY KEY(channel, whom)) WITHOUT ROWID;
     """
 }

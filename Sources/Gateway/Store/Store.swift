@@ -130,7 +130,7 @@ public final class Store {
     earlierMove = try MoveNote.settle(settings.location)
     // A restoration that was cut off before its note has left them.
     MoveNote.removeParts(settings.location)
-    reserved = ReservedFile(settings.location + ".held")
+    reserved = ReservedFile(OwnSuffix.held.of(settings.location))
     provenance = try StoreProvenance(beforeOpening: settings.location, clocks)
     if case .undone(let words) = earlierMove { provenance.undoneMove = words }
     do {

@@ -25,7 +25,7 @@ public struct StoreIdentity: Equatable, Sendable {
   /// Reads the identity from a database that was just opened, and stores new parts of it.
   init(of database: Database, _ settings: Store.Settings, _ clocks: any Clocks) throws(StoreError) {
     // The id is also in a separate file, so that a gateway keeps its id when its database is lost.
-    let idLocation = settings.location + ".id"
+    let idLocation = OwnSuffix.identity.of(settings.location)
     let filed = SmallFile.read(idLocation)
     do throws(SQLiteError) {
       let kept = try database.meta("gateway_id")?.text ?? filed
@@ -215,7 +215,7 @@ extension Store {
 
 /// The mark beside the database.
 extension Store {
-  var markLocation: String { settings.location + ".mark" }
+  var markLocation: String { OwnSuffix.mark.of(settings.location) }
 
   /// Stores beside the database how far the journal is: a database that was restored without this file is recognised by
   /// it. Call it now and then, and at the end.

@@ -50,8 +50,9 @@ extension Synchronizer {
     switch outcome {
     case .replied(.stats(.core(let core))):
       radioClock.runs(for: .seconds(Int64(core.uptime)), now: loop.now)
-      if let started = radioClock.started { connection.radioStarted(at: started) }
-      return clock.milliseconds - Int64(core.uptime) * 1000
+      guard let started = radioClock.started else { return nil }
+      connection.radioStarted(at: started)
+      return clock.milliseconds - Int64((loop.now - started).inSeconds * 1000)
     case .failed(.timedOut), .failed(.linkLost), .failed(.notSent): return clock.milliseconds
     default: return nil
     }

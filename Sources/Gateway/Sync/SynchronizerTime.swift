@@ -10,6 +10,9 @@ struct RadioClock {
   private var read: (time: UInt32, at: MonotonicTime)?
   /// The latest possible start of the radio, according to its reports over this link.
   private(set) var started: MonotonicTime?
+  /// The start by the last report, kept over links, and by how much it is late: the firmware counts milliseconds in 32 bits, and begins at zero again
+  /// after 49.7 days without a restart.
+  private var reported: (start: MonotonicTime, at: MonotonicTime, turns: Duration)?
 
   /// The latest time that the clock had when it was found to be set back.
   private var steppedFrom: UInt32?
@@ -39,7 +42,7 @@ struct RadioClock {
   }
 
   /// Another radio is attached.
-  mutating func forgetTime() { (read, steppedFrom) = (nil, nil) }
+  mutating func forgetTime() { (read, steppedFrom, reported) = (nil, nil, nil) }
 
   func isDue(at now: MonotonicTime) -> Bool { nextCheck.map { now >= $0 } ?? true }
 
@@ -52,7 +55,18 @@ struct RadioClock {
   /// The gateway set the clock, directly after reading it.
   mutating func wasSet(to time: UInt32) { read?.time = time }
 
-  mutating func runs(for uptime: Duration, now: MonotonicTime) { started = now + (.zero - uptime) }
+  mutating func runs(for uptime: Duration, now: MonotonicTime) {
+    let start = now + (.zero - uptime)
+    var turns = Duration.zero
+    if let reported {
+      let tolerance = RadioStarts.tolerance(over: now - reported.at)
+      let more = RadioStarts.turns(from: reported.start, to: start, tolerance)
+      let isSame = more > 0 || abs((start - reported.start).inSeconds) <= tolerance
+      if isSame { turns = reported.turns + RadioStarts.turn * more }
+    }
+    reported = (start, now, turns)
+    started = start + (.zero - turns)
+  }
 
   mutating func forgetStart() { started = nil }
 }

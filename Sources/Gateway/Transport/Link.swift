@@ -89,7 +89,7 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
   case stalled(String)
   case connection(String)
   case closedByPeer(String)
-  /// The connection was repeatedly closed soon after it was opened: another client connects to the radio.
+  /// The connection was repeatedly closed soon after it was opened: another client connects to the radio, or a bridge drops connections.
   case takenAway(String)
   case system(String)
   /// The radio behind the link is at fault: it does not answer, or sends garbage.
@@ -111,7 +111,8 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
     case .connection(let words): words
     case .closedByPeer(let peer): "\(peer) closed the connection"
     case .takenAway(let peer):
-      "another program connects to \(peer), which serves only the newest client: the gateway leaves it to that program for a while"
+      "\(peer) closes each connection: another program connects to it, and it serves only the newest client, or what is between drops connections. "
+        + "The gateway leaves it alone for a while"
     case .system(let words): words
     case .radio(let words): words
     case .bluetooth(let trouble): trouble.description
@@ -138,9 +139,10 @@ public enum LinkError: Error, Equatable, Sendable, CustomStringConvertible {
     case .severalRadios: "Select one in the configuration: set radio.key to a prefix of its key, or set radio.link."
     case .wrongRadio: "Plug in the radio that matches radio.key, or change radio.key."
     case .closedByPeer:
-      "If the radio was not restarted, another program connects to it: give that one the gateway's address (see [[proxy]])."
+      "If the radio was not restarted, another program connects to it (give that one the gateway's address, see [[proxy]]), or a bridge drops the link."
     case .takenAway:
-      "Stop the other program, or have it connect to the gateway instead: [[proxy]] in the configuration shares the radio."
+      "Stop the other program, or have it connect to the gateway instead ([[proxy]] in the configuration shares the radio); without one, "
+        + "check the bridge or the network to the radio."
     case .unplugged, .stalled: "Nothing to do: the link comes back when the radio does."
     case .connection: "Check the radio's address, and that it is on; the gateway keeps trying."
     case .system: "Check the kernel's log (dmesg); the gateway keeps trying."

@@ -147,6 +147,7 @@ public struct HubServer: Sendable {
     let maintenance = RetentionService(stores: api.stores, retention: configuration.retention, access: access)
     // Uses of tokens are shown only in the pages, so without pages nothing records them.
     let uses = api.web.map { _ in Task { [access] in await TokenUses(stores: api.stores, access: access).run() } }
+    let pushes = api.web.map { web in Task { await web.pushes.run() } }
     let linkList = Task { [api] in await api.links.run() }
     let others = [
       probe, Task { [api] in await LogSummary(stores: api.stores).run() },
@@ -157,6 +158,7 @@ public struct HubServer: Sendable {
         }
       },
       Task { [api] in await api.watch.run() }, Task { await maintenance.run() },
+      Task { [api] in await SearchIndexer(reader: api.stores.monitor, writer: api.stores.maintenance).run() },
       Task { [api] in await api.stores.testLock() },
       Task { [api] in if let web = api.web { await web.endRevoked(in: api.connections) } },
       Task { [api] in
@@ -167,6 +169,7 @@ public struct HubServer: Sendable {
     defer {
       for task in others { task.cancel() }
       uses?.cancel()
+      pushes?.cancel()
       linkList.cancel()
     }
     let application = Application(
@@ -182,6 +185,7 @@ public struct HubServer: Sendable {
       throw ListenFailure(error, host: configuration.host, port: configuration.port) ?? error
     }
     uses?.cancel()
+    pushes?.cancel()
     linkList.cancel()
     // A hub that stops does not wait for an unavailable database.
     let problem = api.stores.probe.problem()
@@ -191,6 +195,8 @@ public struct HubServer: Sendable {
       await uses?.value
       await linkList.value
       await api.stores.copyLog(atEnd: true)
+      // Last: a push service that is silent takes fifteen seconds, and whoever stops the hub may not wait so long.
+      await pushes?.value
     }
     if api.stores.probe.isLost {
       HubLog.write(

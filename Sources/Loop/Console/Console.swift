@@ -15,12 +15,12 @@ public enum Console {
     isTerminal && getenv("NO_COLOR") == nil && getenv("TERM").map { String(cString: $0) != "dumb" } ?? false
 
   /// Prints one line on standard output; line breaks in its texts become blanks.
-  public static func line(_ line: Styled, end: String = "\n") {
+  public static func line(_ line: Styled) {
     let text = line.pieces.map { piece in
       let text = Visible.line(piece.text)
       return hasColours && piece.style != .plain ? "\u{1B}[\(piece.style.rawValue)m\(text)\u{1B}[0m" : text
     }
-    put(text.joined() + end)
+    put(text.joined() + "\n")
   }
 
   public static func line(text: String, end: String = "\n") { put(Visible.line(text) + end) }

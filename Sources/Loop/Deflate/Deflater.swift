@@ -77,12 +77,7 @@ public final class Deflater {
 
   fileprivate func run(_ bytes: [UInt8], _ flush: Int32) -> [UInt8] {
     var output: [UInt8] = []
-    bytes.withUnsafeBufferPointer { input in
-      stream.pointee.next_in = UnsafeMutablePointer(mutating: input.baseAddress)
-      stream.pointee.avail_in = UInt32(input.count)
-      Chunk.each(stream, into: &output) { deflate(stream, flush) != Z_OK || stream.pointee.avail_out > 0 }
-    }
-    stream.pointee.next_in = nil
+    Chunk.each(stream, of: bytes, into: &output) { deflate(stream, flush) != Z_OK || stream.pointee.avail_out > 0 }
     return output
   }
 }
@@ -108,19 +103,24 @@ public final class GzipWriter {
 enum Chunk {
   private static let bytes = 2048
 
-  /// Repeats `step` until it returns true.
+  /// Gives the stream its input, and repeats `step` until it returns true.
   static func each(
-    _ stream: UnsafeMutablePointer<z_stream>, into output: inout [UInt8], _ step: () -> Bool
+    _ stream: UnsafeMutablePointer<z_stream>, of input: [UInt8], into output: inout [UInt8], _ step: () -> Bool
   ) {
-    withUnsafeTemporaryAllocation(of: UInt8.self, capacity: bytes) { chunk in
-      var isOver = false
-      while !isOver {
-        stream.pointee.next_out = chunk.baseAddress
-        stream.pointee.avail_out = UInt32(bytes)
-        isOver = step()
-        output.append(contentsOf: chunk.prefix(bytes - Int(stream.pointee.avail_out)))
+    input.withUnsafeBufferPointer { input in
+      stream.pointee.next_in = UnsafeMutablePointer(mutating: input.baseAddress)
+      stream.pointee.avail_in = UInt32(input.count)
+      withUnsafeTemporaryAllocation(of: UInt8.self, capacity: bytes) { chunk in
+        var isOver = false
+        while !isOver {
+          stream.pointee.next_out = chunk.baseAddress
+          stream.pointee.avail_out = UInt32(bytes)
+          isOver = step()
+          output.append(contentsOf: chunk.prefix(bytes - Int(stream.pointee.avail_out)))
+        }
       }
     }
+    stream.pointee.next_in = nil
     stream.pointee.next_out = nil
   }
 }

@@ -77,20 +77,14 @@ public final class Inflater {
   public func append(
     _ piece: some Collection<UInt8>, to output: inout [UInt8], limit: Int
   ) throws(InflateFailure) {
-    let bytes = Array(piece)
     if let failure { throw failure }
-    bytes.withUnsafeBufferPointer { input in
-      stream.pointee.next_in = UnsafeMutablePointer(mutating: input.baseAddress)
-      stream.pointee.avail_in = UInt32(input.count)
-      var made = output.count
-      Chunk.each(stream, into: &output) {
-        let room = Int(stream.pointee.avail_out)
-        let code = inflate(stream, Z_SYNC_FLUSH)
-        made += room - Int(stream.pointee.avail_out)
-        return isDone(code, made > limit)
-      }
+    var made = output.count
+    Chunk.each(stream, of: Array(piece), into: &output) {
+      let room = Int(stream.pointee.avail_out)
+      let code = inflate(stream, Z_SYNC_FLUSH)
+      made += room - Int(stream.pointee.avail_out)
+      return isDone(code, made > limit)
     }
-    stream.pointee.next_in = nil
     if let failure { throw failure }
   }
 

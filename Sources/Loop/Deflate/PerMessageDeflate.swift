@@ -3,7 +3,7 @@
 /// The compression that two ends of a WebSocket have agreed on. Source: RFC 7692 § 7.
 public struct PerMessageDeflate: Equatable, Sendable {
   /// Meshpost's own extension: both windows begin with the `LinkDictionary`.
-  static let dictionaryName = "meshpost-dictionary-1"
+  static let dictionaryName = LinkDictionary.name
   private static let name = "permessage-deflate"
 
   /// Each end refers back at most 2^bits bytes.

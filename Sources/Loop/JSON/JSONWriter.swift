@@ -94,11 +94,6 @@ public struct JSONWriter {
     self.value(value)
   }
 
-  public mutating func null(_ name: String) {
-    key(name)
-    raw(Array("null".utf8))
-  }
-
   public mutating func value(_ value: String) {
     separate()
     quote(value)

@@ -43,8 +43,6 @@ public final class MQTTClient {
     self.loop = loop
   }
 
-  /// The version in use.
-  public var version: MQTTVersion { session.version }
   /// Whether the broker has accepted the client, and the connection has not ended.
   public var isUp: Bool { session.connection != nil }
   /// Whether the broker has resumed the session: queued messages follow.

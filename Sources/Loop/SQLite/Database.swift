@@ -226,10 +226,10 @@ public final class Database {
   /// Releases unused memory of SQLite's cache.
   public func releaseMemory() { sqlite3_db_release_memory(handle) }
 
-  /// Bytes of the database file, not of the log or the cache; `nil`: they cannot be read. After the file's end they are zeros.
-  public func fileBytes(_ count: Int32, at offset: Int64 = 0) -> [UInt8]? {
+  /// The first bytes of the database file, not of the log or the cache; `nil`: they cannot be read. After the file's end they are zeros.
+  public func fileBytes(_ count: Int32) -> [UInt8]? {
     var bytes = [UInt8](repeating: 0, count: Int(count))
-    let code = read(&bytes, at: offset)
+    let code = read(&bytes, at: 0)
     return code == SQLITE_OK || code == Self.shortRead ? bytes : nil
   }
 

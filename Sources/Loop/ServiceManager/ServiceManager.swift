@@ -73,8 +73,8 @@ public final class ServiceManager {
 
   // MARK: Notifications
 
-  public func ready(_ status: String) { tell("READY=1\nSTATUS=\(Self.line(status))") }
-  public func status(_ status: String) { tell("STATUS=\(Self.line(status))") }
+  public func ready(_ status: String) { tell("READY=1\nSTATUS=\(Visible.line(status))") }
+  public func status(_ status: String) { tell("STATUS=\(Visible.line(status))") }
   public func stopping() { tell("STOPPING=1") }
   public func lives() { tell("WATCHDOG=1") }
   /// From now on the watchdog waits so long for a sign of life.
@@ -101,8 +101,6 @@ public final class ServiceManager {
       meshpost_send_descriptors(socket, $0, addressLength, bytes, bytes.count, descriptors, Int32(descriptors.count))
     } == 0
   }
-
-  private static func line(_ text: String) -> String { Visible.line(text) }
 }
 
 /// The service manager's environment variables. Total: invalid values are ignored.

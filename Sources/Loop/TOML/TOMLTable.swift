@@ -23,10 +23,7 @@ public struct TOMLTable: Equatable, Sendable {
   public internal(set) var line: Int
   private var origin: Origin
 
-  /// An empty table that replaces a missing one.
-  init(line: Int) { self.init(line: line, origin: .header) }
-
-  init(line: Int, origin: Origin) {
+  init(line: Int, origin: Origin = .header) {
     self.line = line
     self.origin = origin
   }

@@ -7,13 +7,12 @@ public struct AdapterFacts: Equatable, Sendable {
   public var address: String
   public var isPowered: Bool
   /// Switched off by rfkill: it cannot be powered until rfkill allows it.
-  public var isBlocked: Bool
+  public var isBlocked = false
 
-  public init(path: String, address: String, isPowered: Bool, isBlocked: Bool = false) {
+  public init(path: String, address: String, isPowered: Bool) {
     self.path = path
     self.address = address
     self.isPowered = isPowered
-    self.isBlocked = isBlocked
   }
 }
 

@@ -66,8 +66,7 @@ extension BluetoothSession {
     case .inProgress, .alreadyDone, .aborted, .inUse, .notAllowed, .timedOut, .other: break
     }
     switch operation {
-    case .remove: ladder.repair = nil
-    case .power(_, on: false): ladder.repair = nil
+    case .remove, .power(_, on: false): ladder.repair = nil
     default: break
     }
   }

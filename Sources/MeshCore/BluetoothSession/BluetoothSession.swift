@@ -289,8 +289,7 @@ public struct BluetoothSession {
     guard let ended = current, ended.id == id else { return [] }
     current = nil
     switch outcome {
-    case .failed(.alreadyDone): return succeeded(ended.operation, 0, now) + plan(now)
-    case .done: return succeeded(ended.operation, 0, now) + plan(now)
+    case .done, .failed(.alreadyDone): return succeeded(ended.operation, 0, now) + plan(now)
     case .opened(let mtu): return succeeded(ended.operation, mtu, now) + plan(now)
     case .failed(let failure): return failed(failure, of: ended.operation, now) + plan(now)
     }

@@ -20,7 +20,4 @@ public enum AirtimePurpose: String, CaseIterable, Sendable {
   case client
   /// Not ours: packets that the radio heard.
   case heard
-
-  /// What the gateway sends.
-  public static let sent = allCases.filter { $0 != .heard }
 }

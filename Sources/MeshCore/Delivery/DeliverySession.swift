@@ -301,7 +301,7 @@ public struct DeliverySession: Sendable {
     case .sent:
       // An attempt that was transmitted may still be acknowledged, unless the link is down.
       return !isUp && message.item.expires <= now ? fail(id, lateness(of: message), now) : []
-    case .held: return message.item.expires <= now ? fail(id, .noAcknowledgement, now) : []
+    case .held: return message.item.expires <= now ? fail(id, lateness(of: message), now) : []
     case .ready(let time):
       if message.item.expires <= now { return fail(id, lateness(of: message), now) }
       if let time, time <= now { live[id]?.phase = .ready(notBefore: nil) }

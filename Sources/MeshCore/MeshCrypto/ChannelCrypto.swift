@@ -52,24 +52,23 @@ public struct GroupData: Equatable, Sendable {
 extension GroupEnvelope {
   /// The plain text if `secret` is the channel's, which the MAC shows (a false match is 1 in 65,536).
   public func openText(with secret: ChannelSecret) -> GroupText? {
-    guard secret.channelHash == channelHash,
-      let plain = SealedBox.open(mac: mac, cipher: cipher, secret: secret.padded)
-    else { return nil }
-    var reader = FrameReader(plain)
+    guard var reader = plain(with: secret) else { return nil }
     guard let time = try? reader.u32("time"), let flags = try? reader.u8("flags") else { return nil }
     // `try?`: a plain text shorter than its header is invalid; the caller gets `nil`.
     return GroupText(time: time, flags: flags, text: reader.text().beforeNul)
   }
 
   public func openData(with secret: ChannelSecret) -> GroupData? {
-    guard secret.channelHash == channelHash,
-      let plain = SealedBox.open(mac: mac, cipher: cipher, secret: secret.padded)
-    else { return nil }
-    var reader = FrameReader(plain)
+    guard var reader = plain(with: secret) else { return nil }
     guard let type = try? reader.u16("data_type"), let count = try? reader.u8("length"),
       let data = try? reader.bytes(Int(count), "data")
     else { return nil }  // `try?`: as above
     return GroupData(dataType: type, data: data)
+  }
+
+  private func plain(with secret: ChannelSecret) -> FrameReader? {
+    guard secret.channelHash == channelHash else { return nil }
+    return SealedBox.open(mac: mac, cipher: cipher, secret: secret.padded).map { FrameReader($0) }
   }
 
   public static func seal(_ text: GroupText, with secret: ChannelSecret) -> GroupEnvelope? {

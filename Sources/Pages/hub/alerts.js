@@ -2,6 +2,7 @@
 import { fill, make, showTrouble } from "../parts/page.js";
 import { refill } from "../parts/held.js";
 import { span } from "../parts/numbers.js";
+import { sentence } from "../parts/sentence.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { byWeight } from "../parts/weight.js";
@@ -136,9 +137,9 @@ export class View {
     this.#areRulesWanted = false;
     try {
       const { rules } = await ask("/v1/alerts/rules");
-      const sentence = (rule) => (typeof rule === "string" ? rule : rule.sentence ?? rule.text ?? "");
+      const words = (rule) => (typeof rule === "string" ? rule : rule.sentence ?? rule.text ?? "");
       fill(this.rules, rules.length ? [make("h2", { text: t("alerts.rules") }), make("ul", { class: "hub-list" }, rules.map((rule) => make("li", {},
-        has(`rule.${rule.rule}`) ? make("strong", { text: t(`rule.${rule.rule}`) }) : rule.rule ? named(rule.rule) : null, make("span", { class: "grow", lang: "en", text: cut(sentence(rule), 600) })))), make("p", { class: "quiet small", text: t("alerts.rules-why") })] : null);
+        has(`rule.${rule.rule}`) ? make("strong", { text: t(`rule.${rule.rule}`) }) : rule.rule ? named(rule.rule) : null, make("span", { class: "grow" }, sentence({ rule: "rules", text: words(rule) }))))), make("p", { class: "quiet small", text: t("alerts.rules-why") })] : null);
     } catch (trouble) {
       // A hub without alerts has no rules.
       this.#areRulesWanted = trouble.status !== 404;
@@ -205,7 +206,7 @@ export class View {
       make("span", { class: "grow" },
         make("span", { class: "alert-head" }, one.gateway ? make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(gatewayName(one.gateway))) : null, " ",
           make("strong", { text: nameOf(String(one.rule ?? "")) }), one.subject ? [" ", named(/^[0-9a-f]{64}$/.test(one.subject) ? one.subject.slice(0, 12) : one.subject, { class: "name quiet" })] : null),
-        make("span", { class: "alert-text" }, make("bdi", { text: cut(String(one.text ?? ""), 600), lang: "en" })),
+        make("span", { class: "alert-text" }, sentence(one, gatewayName)),
         make("span", { class: "quiet small" }, t("alerts.since"), " ", when(one.began_at),
           one.ended_at ? [" · ", t("alerts.lasted", { time: span((one.ended_at - one.began_at) / 1000) }), " ", when(one.ended_at)] : null,
           one.acknowledged_at ? [" · ", t("alerts.seen-by"), " ", named(one.acknowledged_by ?? ""), " ", when(one.acknowledged_at)] : null,

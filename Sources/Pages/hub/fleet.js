@@ -193,7 +193,7 @@ export class View {
         (row.tags ?? []).slice(0, 4).map((tag) => make("span", { class: "tag" }, line(tag, 16)))),
       isWanting(row) ? make("span", { class: "needs bad-words small", text: [...found.map((one) => t(`need.${one}`)), row.alerts ? t("alerts.open-count", { count: row.alerts }) : ""].filter(Boolean).join(", ") }) : null),
       cell("contact", contactMark(row)),
-      cell("radio", row.radio ? named(row.radio) : null, row.radio_state && row.radio_state !== "up" ? make("span", { class: "quiet small", text: has(`state.${row.radio_state}`) ? t(`state.${row.radio_state}`) : row.radio_state }) : null),
+      cell("radio", row.radio ? named(row.radio) : null, row.radio_state && row.radio_state !== "up" ? [" ", make("span", { class: "quiet small", text: has(`state.${row.radio_state}`) ? t(`state.${row.radio_state}`) : row.radio_state })] : null),
       cell("battery", row.battery_mv ? volts(row.battery_mv) : ""),
       cell("waiting", row.pending ? `${number(row.pending)}+` : ""),
       cell("nodes", row.nodes === undefined ? "–" : number(row.nodes)),

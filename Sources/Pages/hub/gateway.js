@@ -115,9 +115,16 @@ export class GatewayDetails {
       trouble.textContent = t("fleet.removing");
       try {
         await order(this.#path, {}, { method: "DELETE", patience: REMOVAL_MS });
-        fleet.anew();
-        this.#shut();
-      } catch (error) { trouble.textContent = error.message; }
+      } catch (error) {
+        // What is not there is removed. Without an answer it may be: the fleet tells.
+        if (error.status !== 404 || error.isForeign) {
+          trouble.textContent = error.message;
+          if (error.isCut) fleet.anew();
+          return;
+        }
+      }
+      fleet.anew();
+      this.#shut();
     }) } });
     fill(this.removal, button, trouble);
   }

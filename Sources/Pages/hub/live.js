@@ -107,7 +107,12 @@ class Fleet extends ServedStore {
     live.on("hello", () => this.anew());
     live.on("again", () => { if (this.isWanting) this.anew(); });
     live.on("alert", () => this.#sum());
-    setInterval(() => { if (!document.hidden && this.isLoaded && performance.now() - this.#summaryAt >= LOOK_MS) this.#sum(); }, LOOK_MS / 3);
+    setInterval(async () => {
+      if (document.hidden || !this.isLoaded || performance.now() - this.#summaryAt < LOOK_MS) return;
+      await this.#sum();
+      // The stream tells of no gateway that is gone.
+      if (this.summary?.gateways < this.rows.size) this.anew();
+    }, LOOK_MS / 3);
   }
 
   #put(rows, row) {

@@ -8,6 +8,7 @@ import { onKeys } from "../shell/keys.js";
 import { ask } from "../stores/api.js";
 import { put, remove } from "../stores/change.js";
 import { live } from "./live.js";
+import { row } from "./notify.js";
 
 const ROLES = ["view", "operate", "administer"];
 
@@ -21,6 +22,7 @@ export class View {
     this.#shell = shell;
     this.people = make("ul", { class: "hub-list", "aria-label": t("hub.people") });
     this.tokens = make("ul", { class: "hub-list", "aria-label": t("people.tokens") });
+    this.devices = make("ul", { class: "hub-list", "aria-label": t("notify.devices") });
     this.trouble = make("p", { class: "trouble-line", role: "alert" });
     this.name = make("input", { id: "person-name", class: "field", required: true, maxlength: 64, pattern: "[A-Za-z0-9._\\-]+", autocomplete: "off", autocapitalize: "none" });
     this.password = make("input", { id: "person-password", class: "field", type: "password", required: true, minlength: 8, autocomplete: "new-password" });
@@ -33,7 +35,8 @@ export class View {
           make("label", { for: "person-password", text: t("people.password") }), this.password,
           make("label", { for: "person-role", text: t("people.role") }), this.role,
           make("div", { class: "row" }, make("button", { class: "button primary", type: "submit", text: t("people.add") }))),
-        make("h2", { text: t("people.tokens") }), make("p", { class: "quiet small", text: t("people.tokens-why") }), this.tokens));
+        make("h2", { text: t("people.tokens") }), make("p", { class: "quiet small", text: t("people.tokens-why") }), this.tokens,
+        make("h2", { text: t("notify.devices") }), this.devices));
     this.#ends = ["hello", "again"].map((event) => live.on(event, () => { if (this.#isRefused) { this.#isRefused = false; this.#load(); } }));
     onKeys({});
     this.#load();
@@ -76,7 +79,7 @@ export class View {
     // What one writes stays.
     if (this.people.querySelector("form")) return;
     try {
-      const [{ people }, { tokens }] = await Promise.all([ask("/v1/people"), ask("/v1/tokens")]);
+      const [{ people }, { tokens }, { devices }] = await Promise.all(["/v1/people", "/v1/tokens", "/v1/push/all"].map((path) => ask(path)));
       if (this.trouble.textContent === this.#refusal) this.trouble.textContent = "";
       refill(this.people, people.map((person) => make("li", {},
         make("span", { class: "grow" }, named(person.name), " ", make("span", { class: "quiet small" }, person.last_used ? [t("people.used"), " ", when(person.last_used)] : t("people.never"))),
@@ -88,6 +91,7 @@ export class View {
       fill(this.tokens, tokens.map((token) => make("li", {},
         make("span", { class: "grow" }, named(token.name), " ", make("span", { class: "quiet small", text: [has(`access.${token.access}`) ? t(`access.${token.access}`) : token.access, token.gateway === "*" ? t("people.every") : token.gateway].join(" · ") })),
         make("span", { class: "quiet small" }, token.last_used ? when(token.last_used) : t("people.never")))));
+      refill(this.devices, devices.map((one) => row({ ...one, device: `${one.person} · ${one.device}` }, false, () => this.#change(() => remove(`/v1/push/all/${encodeURIComponent(one.id)}`)))));
     } catch (trouble) {
       [this.#isRefused, this.#refusal] = [true, trouble.message];
       if (this.trouble.textContent !== trouble.message) this.trouble.textContent = trouble.message;

@@ -45,3 +45,6 @@ export function forgetSeen() {
   known = undefined;
   kept.clear();
 }
+
+// Notifications that were chosen in this browser go on with a new session.
+try { if (localStorage.getItem("meshpost.notify")) import("./notify.js").then(({ renew }) => renew()).catch(() => { /* with the next load */ }); } catch { /* nothing is kept here */ }

@@ -1,7 +1,7 @@
 // What stays while views come and go.
 import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
 import { clock, tellTimesAnew } from "../parts/times.js";
-import { needWords, t } from "../parts/words.js";
+import { t } from "../parts/words.js";
 import { ask } from "../stores/api.js";
 import { onKeys, startKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
@@ -33,7 +33,6 @@ export class HubShell {
 
   async start() {
     fleet.load();
-    await needWords("hub");
     this.#build();
     startKeys(Object.fromEntries(TABS.map(([view, , key]) => [key, view])), "hub");
     route.subscribe(() => this.#show());

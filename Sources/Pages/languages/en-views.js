@@ -1,5 +1,6 @@
 // What the views beside the conversations say.
 export default {
+  "note.answer": "To an earlier message of this name, perhaps the newest: an answer does not say which, so this is a guess.", "note.none": "No earlier message of this name was found.", "note.not-ours": "not from this radio", "note.not-ours-why": "This radio has the same name, and has not sent this message: on a channel everybody can use any name.",
   "kind.chat": "Companion", "kind.repeater": "Repeater", "kind.room": "Room", "kind.sensor": "Sensor", "kind.none": "Other",
   "nodes.search": "Find a node", "nodes.kinds": "Kinds", "nodes.name": "Name", "nodes.heard": "Heard", "nodes.hops": "Hops", "nodes.distance": "Distance", "nodes.battery": "Battery", "nodes.flood": "by flood", "nodes.neighbour": "neighbour", "node.favourite-why": "A favourite keeps its place in the radio's contacts.", "nodes.favourite": "Favourite",
   "nodes.count": { one: "{count} node", other: "{count} nodes" }, "nodes.count-of": { one: "{shown} of {count} node", other: "{shown} of {count} nodes" }, "nodes.no-match": "No node fits", "nodes.no-match-why": "Names, aliases, keys, tags and notes are searched.", "nodes.none": "No nodes yet", "nodes.none-why": "A node appears when its advert is heard. Send one yourself, so that others know you: Gateway, Send an advert.",

@@ -10,13 +10,15 @@ let rules = new Intl.PluralRules("en");
 export let language = "en";
 
 const wordsIn = (name) => import(fileOf(`languages/${name}.js`));
+/** A hub's own catalogue has those words, too. */
+const firstIn = (name) => wordsIn(document.documentElement.dataset.host === "hub" ? `${name}-hub` : name);
 
 export async function loadWords() {
   language = chosen;
-  const own = await wordsIn(language);
+  const own = await firstIn(language);
   catalogue = { __proto__: null, ...own.default.words };
   // A catalogue that does not say that it has all words has English ones behind it.
-  if (!own.default.isWhole) fallback = { __proto__: null, ...(await wordsIn("en")).default.words };
+  if (!own.default.isWhole) fallback = { __proto__: null, ...(await firstIn("en")).default.words };
   // Numbers and times follow the region that the browser names, if it names one of this language.
   const region = (navigator.languages ?? []).find((one) => one.toLowerCase().split("-")[0] === language);
   locale = region ?? language;

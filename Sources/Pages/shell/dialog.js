@@ -6,6 +6,7 @@ import languages from "../languages/index.js";
 import { remove } from "../stores/change.js";
 import { countDrafts, forgetDrafts } from "../stores/drafts.js";
 import { keysOfViews } from "./keys.js";
+import { styled } from "./styled.js";
 
 /** Closed by Escape, by its button or beside it. */
 export function openDialog(title, ...children) {
@@ -53,9 +54,20 @@ export function openMenu(session, { version, outbox, forget } = {}) {
     make("div", { class: "row wrap" },
       // Of a gateway alone: a hub sends nothing.
       outbox ? make("a", { class: "button", href: "/gateway/waiting", text: t("wait.title"), on: { click: () => dialog.close() } }) : null,
+      // Of a hub alone: a gateway pushes nothing.
+      session.host === "hub" && session.signed_in && !session.isUnreached ? make("button", { type: "button", class: "button", text: t("notify.title"), on: { click: () => { dialog.close(); openNotifications(session); } } }) : null,
       make("button", { type: "button", class: "button", text: t("keys.title"), on: { click: () => { dialog.close(); showKeys(); } } }),
       session.signed_in && !session.isUnreached ? make("button", { type: "button", class: "button", text: t("signout"), on: { click: () => { dialog.close(); signOut(session, outbox, forget); } } }) : null),
     make("p", { class: "quiet small", text: version ? t("menu.version", { version }) : "" }));
+}
+
+async function openNotifications(session) {
+  try {
+    (await styled("hub", import("../hub/notify.js"))).openNotifications(session);
+  } catch (error) {
+    console.error(error);
+    openDialog(t("notify.title"), make("p", { role: "alert", text: t("trouble.view") }));
+  }
 }
 
 /** Of what is in this browser alone: whether it is kept for the next sign-in; `null`: one stays signed in. */
@@ -69,7 +81,7 @@ function isToBeKept(unsent, written, why) {
   });
 }
 
-async function signOut({ person }, outbox, forget) {
+async function signOut({ host, person }, outbox, forget) {
   const [unsent, written] = [outbox?.unsent ?? 0, countDrafts(person)];
   const isKept = unsent || written ? await isToBeKept(unsent, written, outbox ? t("signout.why") : t("signout.why-hub")) : true;
   if (isKept === null) return;
@@ -81,6 +93,7 @@ async function signOut({ person }, outbox, forget) {
     return;
   }
   forget?.();
+  if (host === "hub") await import("../hub/notify.js").then(({ silence }) => silence()).catch(() => { /* the hub has ended it with the session */ });
   if (!isKept) {
     outbox?.clear();
     forgetDrafts(person);

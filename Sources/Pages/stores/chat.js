@@ -18,6 +18,8 @@ export class Chat extends ServedStore {
   rows = [];
   hasOlder = false;
   hasNewer = false;
+  /** The place around which nothing could be read yet. */
+  wanted = null;
   #id;
   #ends = [];
   #isClosed = false;
@@ -50,7 +52,10 @@ export class Chat extends ServedStore {
     return this.load(part);
   }
 
-  newest() { return this.#next(); }
+  newest() {
+    this.wanted = null;
+    return this.#next();
+  }
 
   async read() {
     const rows = await this.#page({ limit: FIRST_ROWS });
@@ -63,7 +68,7 @@ export class Chat extends ServedStore {
   /** The stream has not told all: neither what came, nor what became of what is here. */
   async #missed() {
     if (this.#isClosed || !(this.isLoaded || this.isReading || this.trouble)) return;
-    await this.#next(() => (this.rows.length ? this.#readAgain() : this.read()));
+    await this.#next(() => (this.wanted ? this.#readAround(this.wanted) : this.rows.length ? this.#readAgain() : this.read()));
     this.isBehind = this.trouble !== null;
   }
 
@@ -80,14 +85,24 @@ export class Chat extends ServedStore {
 
   /** The stretch around a row. */
   async around(cursor) {
-    await this.#next(async () => {
-      const before = await this.#page({ before: cursor });
-      const after = await this.#page({ after: before.at(-1)?.cursor ?? "0" });
-      this.rows = merge(before, after);
-      this.hasOlder = before.length >= PAGE;
-      this.hasNewer = after.length >= PAGE;
-    });
-    this.isBehind ||= !this.isLoaded;
+    this.wanted = cursor;
+    await this.#next(() => this.#readAround(cursor));
+    this.isBehind ||= this.wanted !== null;
+  }
+
+  async #readAround(cursor) {
+    const before = await this.#page({ before: cursor });
+    const after = await this.#page({ after: before.at(-1)?.cursor ?? "0" });
+    this.rows = merge(before, after);
+    this.hasOlder = before.length >= PAGE;
+    this.hasNewer = after.length >= PAGE;
+    if (this.wanted === cursor) this.wanted = null;
+  }
+
+  /** Somebody has gone elsewhere meanwhile. */
+  leave() {
+    this.wanted = null;
+    this.changed();
   }
 
   older() {

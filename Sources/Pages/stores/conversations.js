@@ -28,7 +28,7 @@ class Conversations extends ServedStore {
       this.#unmarked.clear();
     });
     live.on("message", (row) => this.told(() => this.#came(row)));
-    live.on("read", ({ conversation, read, unread, mentioned, muted }) => this.told(() => this.update(conversation, { read, unread, mentioned, muted })));
+    live.on("read", ({ conversation, ...news }) => this.told(() => this.update(conversation, news)));
     live.on("journal", ({ kind, body }) => {
       if (kind === "channel" || kind === "document") this.anew();
       else if (kind === "contact" || kind === "advert") this.told(() => this.update(`node:${body.key.slice(0, 12)}`, { name: body.name, on_radio: body.on_radio }));
@@ -54,10 +54,10 @@ class Conversations extends ServedStore {
     return this.#called.get(gist(shownName(one)))?.length > 1 ? ` ${one.conversation.split(":")[1].slice(0, 6)}` : "";
   }
 
-  /** Without those that are muted. */
+  /** That concern somebody. */
   get unread() {
     let count = 0;
-    for (const one of this.#all.values()) count += one.muted ? 0 : one.unread ?? 0;
+    for (const one of this.#all.values()) count += one.unread ?? 0;
     return count;
   }
 
@@ -76,7 +76,7 @@ class Conversations extends ServedStore {
     const isNew = !known.newest || compare(row.cursor, known.newest.cursor) > 0;
     const changes = {};
     if (isNew || row.cursor === known.newest?.cursor) changes.newest = row;
-    if (isNew && row.direction === "received" && compare(row.cursor, known.read) > 0) {
+    if (isNew && row.direction === "received" && !row.filtered && compare(row.cursor, known.read) > 0) {
       changes.unread = (known.unread ?? 0) + 1;
       if (row.mentions?.includes(gateway.name)) changes.mentioned = true;
     }

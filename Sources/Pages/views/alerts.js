@@ -2,6 +2,7 @@
 import { busy, refill } from "../parts/held.js";
 import { icon, make } from "../parts/page.js";
 import { number } from "../parts/numbers.js";
+import { sentence } from "../parts/sentence.js";
 import { when } from "../parts/times.js";
 import { byWeight } from "../parts/weight.js";
 import { has, t } from "../parts/words.js";
@@ -18,7 +19,7 @@ export function showAlerts(place, alerts, changed) {
   place.hidden = !alerts.length;
   const wanting = open.filter((one) => !one.acknowledged_at);
   const row = (one) => make("li", { class: `finding ${one.ended_at ? "ok" : one.acknowledged_at ? "warning" : "failed"}`, data: { alert: one.id } }, icon(one.ended_at ? "tick" : "bang"), make("div", {},
-    make("p", {}, has(`rule.${one.rule}`) ? [make("strong", { text: t(`rule.${one.rule}`) }), ": "] : null, make("bdi", { text: one.text, lang: "en" })),
+    make("p", {}, has(`rule.${one.rule}`) ? [make("strong", { text: t(`rule.${one.rule}`) }), ": "] : null, sentence(one)),
     make("p", { class: "quiet small" }, when(one.began_at), one.ended_at ? [" – ", when(one.ended_at)] : null,
       one.acknowledged_at ? [" · ", t("alert.seen", { who: one.acknowledged_by ?? "" })] : null, one.note ? [" · ", make("bdi", { text: one.note })] : null),
     one.ended_at || one.acknowledged_at ? null : make("button", { type: "button", class: "button small", text: t("alert.acknowledge"), on: { click: (event) => busy(event.currentTarget, async () => {

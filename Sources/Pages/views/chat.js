@@ -27,6 +27,9 @@ import { mark, react, reactions, retry, signal, tell } from "./marks.js";
 /** What one says within so many milliseconds is one run. */
 const RUN_MS = 300_000;
 
+/** Levels of conversations before they were muted here. */
+const levels = new Map();
+
 /** A chat that is open, in the shell's main place. */
 export class OpenChat {
   #shell;
@@ -41,7 +44,7 @@ export class OpenChat {
   /** What is typed into the search goes into the address a moment later, while it is open. */
   #typed = 0;
   #details = null;
-  #day = null;
+  #notes = 0;
   #flashed = null;
   #seenAtBottom = null;
   /** Something was sent before anything was read: then the end is what is wanted. */
@@ -154,10 +157,13 @@ export class OpenChat {
       if (this.#chat.find(at)) this.#goTo(at);
       else this.#around(at);
     }
+    if (this.#chat.wanted && this.#chat.wanted !== at && this.#chat.rows.length) this.#chat.leave();
     this.#searchFor(route.values.has("q") ? route.get("q") : null);
     this.#showDetails();
     this.#head();
   }
+
+  #visit = (at) => { this.#at = null; route.set({ at }, { replace: false }); this.update(); };
 
   #goTo(cursor) {
     const element = this.list.show(cursor, "center");
@@ -198,7 +204,7 @@ export class OpenChat {
     if (this.#search?.words === wanted) return;
     const { Search } = await styled("later", import("./search.js"));
     if (this.searching.hidden || (route.get("q") ?? "").trim() !== wanted) return;
-    if (!this.#search) fill(this.found, (this.#search = new Search(this.id, (at) => { this.#at = null; route.set({ at }, { replace: false }); this.update(); })).element);
+    if (!this.#search) fill(this.found, (this.#search = new Search(this.id, this.#visit)).element);
     this.#search.look(wanted);
   }
 
@@ -257,8 +263,10 @@ export class OpenChat {
   /** No number is shown at it, in any browser; or again. */
   async #mute(muted) {
     try {
-      await order("/v1/conversations/mute", { conversation: this.id, muted });
-      conversations.update(this.id, { muted });
+      if (muted) levels.set(this.id, conversations.get(this.id)?.level);
+      const level = muted ? "none" : levels.get(this.id) ?? "all";
+      await order("/v1/conversations/level", { conversation: this.id, level });
+      conversations.update(this.id, { level, muted });
     } catch (trouble) { tell(trouble); }
   }
 
@@ -297,7 +305,7 @@ export class OpenChat {
   }
 
   #version(row, isJoined) {
-    return [isJoined, row.state, row.reason, row.heard, row.attempts, row.reactions?.map((one) => one.emoji + one.sender).join(), row.copies, route.get("message") === row.cursor].join("\u0001");
+    return [isJoined, row.state, row.reason, row.heard, row.attempts, row.reactions?.map((one) => one.emoji + one.sender).join(), row.copies, row.filtered, route.get("message") === row.cursor].join("\u0001");
   }
 
   #draw() {
@@ -308,7 +316,7 @@ export class OpenChat {
     const held = this.list.inside.contains(document.activeElement) ? document.activeElement.closest("article") : null;
     this.list.set(this.#items(), this.#chat.hasNewer);
     this.#hold(held);
-    this.#say(trouble && !this.#chat.rows.length ? trouble : null);
+    this.#say(trouble);
     if (isLoaded && !this.#isPlaced && (this.#chat.rows.length || this.#unseen.length)) {
       this.#isPlaced = true;
       if (this.#isEndWanted) this.#toEnd();
@@ -322,6 +330,7 @@ export class OpenChat {
     this.#jumper();
     this.#showDetails();
     this.#press();
+    this.#notes ||= isLoaded && setTimeout(() => import("./notes.js").then(({ notes }) => notes(this, this.#chat, this.#visit)).catch(() => { this.#notes = 0; }), live.catchUpMs);
   }
 
   /** The focus of a row that is gone. One that waited and is stored by now has another key: it is the same message. */
@@ -334,7 +343,11 @@ export class OpenChat {
 
   #say(trouble) {
     this.scroller.querySelector(".empty:not([role])")?.remove();
-    showTrouble(this.scroller, trouble, () => this.#chat.newest());
+    const { rows, wanted } = this.#chat;
+    const again = () => (this.#chat.wanted ? this.#around(this.#chat.wanted) : this.#chat.newest());
+    showTrouble(this.scroller, rows.length ? null : trouble, again);
+    // Where other rows stand, it is told in sight of all of them.
+    showTrouble(this.#shell.main, rows.length && wanted ? trouble : null, again);
     if (!trouble && this.#chat.isLoaded && !this.#chat.rows.length && !this.#unseen.length) {
       const kind = conversations.get(this.id)?.kind ?? "direct";
       this.scroller.prepend(make("div", { class: "empty" }, icon("chats"), make("h2", { text: t("chat.empty") }), make("p", { class: "quiet", text: t(`chat.empty-${kind}`) })));
@@ -356,7 +369,8 @@ export class OpenChat {
     const isOwn = row.direction === "sent";
     const name = isOwn ? t("you") : row.sender_alias ?? row.author_name ?? row.sender_name ?? row.author ?? row.sender ?? "";
     const key = isOwn ? "" : this.#who(row);
-    const isMention = !isOwn && gateway.name && row.mentions?.includes(gateway.name);
+    const isBlocked = row.filtered === "blocked";
+    const isMention = !isOwn && !isBlocked && gateway.name && row.mentions?.includes(gateway.name);
     const isCurrent = this.#current === row.cursor;
     return make("article", {
       class: `message${isOwn ? " own" : ""}${isJoined ? " joined" : ""}${isMention ? " for-us" : ""}${route.get("message") === row.cursor ? " chosen" : ""}`,
@@ -367,9 +381,9 @@ export class OpenChat {
       : make("span", { class: `message-picture ${isOwn ? "hue-own" : `hue-${hue(key)}`}`, "aria-hidden": "true", text: isOwn ? initial(gateway.name || "·") : initial(name) }),
     make("div", { class: "message-head" + (isJoined ? " unseen" : "") },
       make("span", { class: `message-name ${isOwn ? "" : `ink-${hue(key)}`}` }, isOwn ? name : named(name)), when(row.received_at, "clock")),
-    make("div", { class: "message-text" }, this.#text(row),
+    make("div", { class: "message-text" }, isBlocked ? make("details", { class: "folded" }, make("summary", { text: t("message.blocked") }), this.#text(row)) : this.#text(row),
       row.state === "failed" ? make("p", { class: "failed" }, make("span", { text: t(`reason.${row.reason}`) }), " ",
-        make("button", { type: "button", class: "link", text: t("retry"), on: { click: () => retry(row) } })) : null,
+        link("retry", () => retry(row))) : null,
       reactions(row)),
     make("div", { class: "message-side quiet" }, isOwn ? mark(row, () => this.#openMessage(row.cursor)) : signal(row)),
     make("div", { class: "message-tools" },
@@ -403,15 +417,15 @@ export class OpenChat {
         isKept ? null : make("p", { class: "failed", role: "alert", text: t("chat.not-kept") }),
         !trouble && entry.unsure ? make("div", { class: "failed" }, make("p", { text: t("chat.unsure", { status: entry.unsure }) }),
           make("div", { class: "row" },
-            make("button", { type: "button", class: "link", text: t("retry"), on: { click: () => outbox.flush() } }),
-            make("button", { type: "button", class: "link", text: t("discard"), on: { click: () => { outbox.discard(entry.id); passed.discard(entry.id); } } }))) : null,
+            link("retry", () => outbox.flush()),
+            link("discard", () => { outbox.discard(entry.id); passed.discard(entry.id); }))) : null,
         trouble ? make("div", { class: "failed" }, make("p", { text: trouble.code === "too_long" ? t("chat.too-long") : trouble.words, lang: trouble.code === "too_long" ? null : "en" }),
           trouble.remedy ? make("p", { class: "quiet", lang: "en" }, coded(trouble.remedy)) : null,
           make("div", { class: "row" },
             trouble.code === "too_long" ? make("button", { type: "button", class: "link", text: t("chat.split"), on: { click: () => outbox.retry(entry.id, { split: true }) } }) : null,
-            make("button", { type: "button", class: "link", text: t("retry"), on: { click: () => outbox.retry(entry.id) } }),
-            make("button", { type: "button", class: "link", text: t("chat.edit"), on: { click: () => { this.composer.put(entry.text); outbox.discard(entry.id); } } }),
-            make("button", { type: "button", class: "link", text: t("discard"), on: { click: () => outbox.discard(entry.id) } }))) : null),
+            link("retry", () => outbox.retry(entry.id)),
+            link("chat.edit", () => { this.composer.put(entry.text); outbox.discard(entry.id); }),
+            link("discard", () => outbox.discard(entry.id)))) : null),
       make("div", { class: "message-side quiet" }, trouble ? make("span", { class: "mark failed" }, icon("bang"), t("state-of.refused"))
         : make("span", { class: "mark", title: isCut && isKept ? t("state-of.cut-long") : "" }, icon("clock"), isCut ? t("state-of.cut") : t(entry.unsure ? "state-of.pending" : "state-of.posting"))));
   }
@@ -419,7 +433,7 @@ export class OpenChat {
   // MARK: Doing
 
   #clicked(event, row) {
-    if (event.target.closest("button, a") || getSelection()?.type === "Range") return;
+    if (event.target.closest("button, a, summary") || getSelection()?.type === "Range") return;
     this.#setCurrent(row.cursor);
     // A finger has no hovering: a touch opens what a mouse finds beside the message.
     if (matchMedia("(hover: none)").matches) this.#openMessage(row.cursor);
@@ -481,7 +495,7 @@ export class OpenChat {
 
   #rowKey(event) {
     const article = event.target.closest?.("article");
-    if (!article || event.target.closest("button, a")) return;
+    if (!article || event.target.closest("button, a, summary")) return;
     const { cursor } = article.dataset;
     const row = this.#chat.find(cursor);
     if (event.key === "r" && row) { this.#reply(row); event.preventDefault(); event.stopPropagation(); }
@@ -507,7 +521,6 @@ export class OpenChat {
     const isAway = this.#chat.isLoaded && this.#chat.rows.length > 0 && (this.#chat.hasNewer || !this.list.isAtBottom);
     if (!isAway && document.activeElement === this.jump) this.scroller.focus({ preventScroll: true });
     this.jump.hidden = !isAway;
-    if (isAway) this.#day ??= import("./day.js").then(({ showDay }) => showDay(this.scroller, this.list)).catch(() => { this.#day = null; });
     if (!isAway) { this.#seenAtBottom = this.#chat.rows.at(-1)?.cursor ?? null; return; }
     const known = conversations.get(this.id);
     const count = this.#chat.hasNewer ? known?.unread ?? 0
@@ -524,9 +537,8 @@ export class OpenChat {
   #readOn() {
     if (document.hidden || !document.hasFocus() || !this.#chat.isLoaded || !this.#isPlaced) return;
     const { rows, hasNewer } = this.#chat;
-    if (!rows.length) return;
     let cursor = null;
-    if (this.list.isAtBottom && !hasNewer) cursor = rows.at(-1).cursor;
+    if (this.list.isAtBottom && !hasNewer) cursor = rows.at(-1)?.cursor;
     else {
       const end = this.scroller.getBoundingClientRect().bottom;
       for (const article of this.list.inside.querySelectorAll("article[data-cursor]")) {
@@ -537,7 +549,7 @@ export class OpenChat {
   }
 
   #heard(row) {
-    if (row.conversation !== this.id || row.direction !== "received" || row.text === undefined) return;
+    if (row.conversation !== this.id || row.direction !== "received" || row.text === undefined || row.filtered) return;
     const isNew = !this.#chat.find(row.cursor);
     if (isNew && !document.hidden) say(`${row.sender_alias ?? row.author_name ?? row.sender_name ?? ""}: ${row.text.slice(0, 200)}`);
   }
@@ -545,3 +557,4 @@ export class OpenChat {
 
 function sender(row) { return row.direction === "sent" ? "\u0001own" : row.author ?? (row.kind === "channel" ? row.sender_name : row.sender); }
 
+function link(name, click) { return make("button", { type: "button", class: "link", text: t(name), on: { click } }); }

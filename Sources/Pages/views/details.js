@@ -19,6 +19,7 @@ import { nodes } from "../stores/nodes.js";
 import { query } from "../stores/query.js";
 import { inTurn } from "../stores/turn.js";
 import { pathOf } from "./path.js";
+import { blockButton, channelBlocks, levelOf, senderOf } from "./concern.js";
 import { cancel, drawingOf, react, retry, tell, told } from "./marks.js";
 
 /** Names and values; what has no value is left out. */
@@ -80,10 +81,11 @@ export class MessageDetails {
   }
 
   update(row) {
-    const version = JSON.stringify([row.state, row.attempts, row.heard, row.reactions, row.reason, row.copies]);
+    const version = JSON.stringify([row.state, row.attempts, row.heard, row.reactions, row.reason, row.copies, row.filtered]);
     if (this.version === version) return;
     this.version = version;
     const isOwn = row.direction === "sent";
+    const sender = isOwn ? null : senderOf(row);
     // On a channel nobody acknowledges; a node that has not is sent to again.
     const isEnded = row.ended || ["delivered", "failed"].includes(row.state) || row.state === "sent" && row.kind === "channel";
     this.upstreams ??= make("div", { class: "standing" });
@@ -126,7 +128,9 @@ export class MessageDetails {
       this.attempts,
       row.reactions?.length ? [make("h3", { text: t("react.title-all") }), make("ul", { class: "plain" }, row.reactions.map((one) => make("li", {}, make("bdi", { text: one.emoji }), " ", one.sender === "self" ? t("you") : named(one.sender))))] : null,
       this.ways,
-      this.upstreams);
+      this.upstreams,
+      row.filtered ? make("p", { class: "quiet small", text: t(`filtered.${row.filtered}`) }) : null,
+      sender && blockButton(sender, row.filtered === "blocked", () => this.#find()));
     this.#showMore(row);
     this.#askWhy();
     if (isOwn && row.kind !== "channel" && row.attempts) this.#showAttempts(row);
@@ -202,7 +206,13 @@ export class ConversationDetails {
         if (this.element.firstChild !== this.node.element) fill(this.element, this.node.element);
         return;
       }
-      refill(this.element, detailsHead(named(shownName(one)), shut), facts([
+      if (!this.level) {
+        this.top = make("div", { class: "plain" });
+        this.level = levelOf(id);
+        fill(this.element, this.top, this.level.element, one.channel && channelBlocks(one.channel));
+      }
+      this.level.update();
+      refill(this.top, detailsHead(named(shownName(one)), shut), facts([
         [t("fact.kind"), t(`chat.kind-${one.kind}`)],
         [t("fact.digest"), one.channel ? copyable(one.channel, t("fact.digest")) : null],
         [t("fact.on-radio"), one.on_radio === false ? t("no") : t("yes")],

@@ -19,6 +19,7 @@ function isWanted() {
 class FirstSteps {
   #findings = [];
   #known = "";
+  #examinedAt = 0;
   #observed = null;
   #isReady = false;
   #observer = new MutationObserver(() => this.#draw());
@@ -56,12 +57,14 @@ class FirstSteps {
     // A narrow page has the list alone.
     const list = document.querySelector(".list-scroll");
     const place = main()?.checkVisibility() ? main().querySelector(":scope > .empty") : list;
-    if (!steps.length || !place) { this.element.remove(); return; }
+    // What the doctor found may be done meanwhile, without a change of the status: it is asked again when the steps are shown again, and each minute.
+    if (!steps.length || !place) { this.element.remove(); this.#known = ""; return; }
     place.classList.toggle("with-steps", place !== list);
     if (this.element.parentNode !== place) place.append(this.element);
     const { radio, clock_trusted: isTrusted, store } = gateway.status;
     const known = [radio.state, isTrusted, store.error].join();
-    if (known !== this.#known) { this.#known = known; this.#examine(); }
+    const isOld = !document.hidden && Date.now() - this.#examinedAt > 60_000;
+    if (known !== this.#known || isOld) { [this.#known, this.#examinedAt] = [known, Date.now()]; this.#examine(); }
     const version = JSON.stringify(steps.map(({ name, words, remedy }) => [name, words, remedy]));
     if (this.list.dataset.version === version) return;
     this.list.dataset.version = version;

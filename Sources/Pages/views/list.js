@@ -81,7 +81,7 @@ export class ConversationList {
 
   #version(one) {
     const waiting = shownOf(one);
-    return [one.newest?.cursor, one.newest?.state, one.unread, one.mentioned, one.muted, one.name, one.alias, conversations.digits(one), one.on_radio, route.id === one.conversation, waiting?.id, !waiting?.trouble,
+    return [one.newest?.cursor, one.newest?.filtered, one.newest?.state, one.unread, one.mentioned, one.muted, one.name, one.alias, conversations.digits(one), one.on_radio, route.id === one.conversation, waiting?.id, !waiting?.trouble,
       route.id !== one.conversation && draftOf(one.conversation)].join("\u0001");
   }
 
@@ -129,7 +129,7 @@ export class ConversationList {
     else if (waiting) last = [icon("clock"), line(waiting.text)];
     else if (newest) {
       const who = newest.direction === "sent" ? t("you") : one.kind === "direct" ? null : newest.author_name ?? newest.sender_name;
-      last = [who ? [named(who, { class: "name who" }), ": "] : null, newest.text === undefined ? t("message.data") : isReaction(newest) ? t("list.reacted", { emoji: newest.text.split(/[@\n]/)[0] }) : line(newest.text)];
+      last = [who ? [named(who, { class: "name who" }), ": "] : null, newest.text === undefined ? t("message.data") : newest.filtered === "blocked" ? "…" : isReaction(newest) ? t("list.reacted", { emoji: newest.text.split(/[@\n]/)[0] }) : line(newest.text)];
     } else last = t(`list.${one.kind}-empty`);
     const link = make("a", {
       class: `conversation${one.muted ? " muted" : one.unread ? " unread" : ""}`, href: to("conversations", one.conversation), "aria-current": isOpen ? "true" : null, data: { id: one.conversation },

@@ -71,12 +71,18 @@ export async function react(row) {
 }
 
 /** Once more what failed. */
-export async function retry(row) {
-  try { await order(`/v1/outgoing/retry?id=${encodeURIComponent(row.outgoing)}`); } catch (trouble) { tell(trouble); }
-}
+export function retry(row) { return change(row, "retry"); }
 
-export async function cancel(row) {
-  try { await order(`/v1/outgoing/cancel?id=${encodeURIComponent(row.outgoing)}`); } catch (trouble) { tell(trouble); }
+export function cancel(row) { return change(row, "cancel"); }
+
+/** Messages that are being changed: a second press is none, also at another button. */
+const changing = new Set();
+
+async function change({ outgoing }, what) {
+  if (changing.has(outgoing)) return;
+  changing.add(outgoing);
+  try { await order(`/v1/outgoing/${what}?id=${encodeURIComponent(outgoing)}`); } catch (trouble) { tell(trouble); }
+  changing.delete(outgoing);
 }
 
 /** Says why something could not be done, where it cannot be said in its place. */

@@ -12,9 +12,11 @@ import { allRows, order } from "../stores/api.js";
 import { ofDocument } from "../stores/drafts.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
+import { conversations } from "../stores/conversations.js";
 import { inTurn } from "../stores/turn.js";
 import { nodeName, nodes } from "../stores/nodes.js";
 import { to } from "../shell/route.js";
+import { levelOf, nodeBlock } from "./concern.js";
 import { contactActions } from "./contact.js";
 import { copyable, detailsHead, facts } from "./details.js";
 import { kindMark } from "../parts/kinds.js";
@@ -54,9 +56,12 @@ export class NodeDetails {
     this.answers = make("div", { class: "answers" });
     this.asks = make("section", { class: "asks" });
     this.notes = make("section", { class: "notes" });
+    this.block = make("div", { class: "plain" });
+    this.level = isInChat ? levelOf(`node:${key.slice(0, 12)}`) : null;
     this.#edits = new Editable(this.notes, live);
-    this.element = make("div", { class: "details-inside node-details" }, this.top, this.notes, this.asks, this.heard, this.readings);
+    this.element = make("div", { class: "details-inside node-details" }, this.top, this.notes, this.level?.element ?? null, this.block, this.asks, this.heard, this.readings);
     this.#ends = [nodes.subscribe(() => this.#draw()), live.on("journal", ({ kind, body }) => { if (["telemetry", "node_status", "node_neighbours", "node_clock"].includes(kind) && body.node === key) this.#read(); }), live.on("linked", () => this.#read()), live.on("again", () => { if (this.#isRefused) this.#read(); })];
+    if (this.level) this.#ends.push(conversations.subscribe(() => this.level.update()));
     this.#draw();
     nodes.need();
     this.#read();
@@ -102,6 +107,7 @@ export class NodeDetails {
     this.paths.show(node);
     this.contact.show(node);
     this.#drawNotes(node);
+    if (canTalk && !this.block.firstChild) fill(this.block, nodeBlock(this.key));
     if (!this.#isAsked) {
       this.#isAsked = true;
       showHeard(node, this.heard);

@@ -3,8 +3,6 @@
 // swift-format-ignore-file
 // One line for each field, as in a table.
 
-import JSON
-
 /// The air: what was sent, and what was heard.
 extension Shape {
   public struct Airtime: Sendable { @inlinable public init() {}

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import JSON
-
 /// The JSON objects of the control socket, each declared once: for the gateway, which writes them, for the command line, which reads
 /// them, and for the manual. A shape is a type, and its fields are its stored properties, in the manual's order.
 ///

@@ -73,6 +73,7 @@ extension Shape {
     public let clockTrusted = Field<Bool>("clock_trusted", "whether the clock was synchronised then")
     public let copies = Field<Int64>("copies", "how often it was received")
     public let reaction = Field<String?>("reaction", "the emoji, if the text is a reaction to another message")
+    public let filtered = Field<String?>("filtered", "if received: why it concerns nobody here: its sender is blocked, or level: that of its conversation leaves it out; absent: it concerns somebody")
     public let reactions = Field<[Reaction]?>("reactions", "to it")
     public let upstreams = Field<[Standing]?>("upstreams", "`messages` and `search`: what each upstream has of it")
     public let ways = Field<[Way]?>("ways", "with `ways=1`: if received: the copies of it that the radio heard, 8 at most")
@@ -162,10 +163,17 @@ extension Shape {
     public let newest = Field<Message?>("newest")
   }
   public struct Unread: Sendable { @inlinable public init() {}
-    public let unread = Field<Int64>("unread", "number of messages")
-    public let mentioned = Field<Bool>("mentioned", "an unread one mentions us")
+    public let unread = Field<Int64>("unread", "number of messages that concern somebody here: not of blocked senders, nor left out by the level")
+    public let mentioned = Field<Bool>("mentioned", "one of them mentions us")
     public let read = Field<String>("read", "the position up to which it was read")
-    public let muted = Field<Bool>("muted")
+    public let level = Field<String>("level", "which messages concern somebody here: all, mentions, direct (those that begin with a mention of us, and direct messages) or none")
+    public let muted = Field<Bool>("muted", "the level is none")
+  }
+  public struct Block: Sendable { @inlinable public init() {}
+    public let key = Field<String?>("key", "the blocked key, or its beginning")
+    public let name = Field<String?>("name", "without `channel`: the node's name, if it is known; with `channel`: the blocked name")
+    public let channel = Field<String?>("channel", "the digest of the channel on which the name is blocked")
+    public let channelName = Field<String?>("channel_name", "its name, if the radio has it")
   }
   public struct Standing: Sendable { @inlinable public init() {}
     public let name = Field<String>("name", "the upstream")

@@ -70,7 +70,7 @@ extension Route {
     case .pauseUpstream, .resumeUpstream, .testUpstream, .removeUpstream, .forgetUpstream:
       [.required("upstream")]
     case .alerts: [.choice("state", "all", "open"), .whole("before"), .whole("limit")]
-    case .backup: [.text("replaces")]
+    case .backup: [.text("replaces"), .text("folder"), .text("name")]
     default: []
     }
   }

@@ -15,7 +15,7 @@ public enum PassedRoutes {
   private static let reading: [String: AnswerForm] = [
     "/v1/status": .whole, "/v1/sync": .whole, "/v1/messages": .rows, "/v1/contacts": .rows, "/v1/channels": .rows,
     "/v1/readings": .rows, "/v1/radios": .rows, "/v1/journal": .rows, "/v1/packets": .stream,
-    "/v1/conversations": .rows, "/v1/live": .stream, "/v1/resolve": .whole, "/v1/outgoing": .rows,
+    "/v1/conversations": .rows, "/v1/blocks": .rows, "/v1/live": .stream, "/v1/resolve": .whole, "/v1/outgoing": .rows,
     "/v1/contacts/export": .whole, "/v1/radio": .whole, "/v1/radio/presets": .whole, "/v1/documents": .whole,
     "/v1/outbox": .whole, "/v1/doctor": .whole, "/v1/alerts": .whole, "/v1/alerts/rules": .whole,
     "/v1/outgoing/attempts": .whole, "/v1/airtime": .whole,
@@ -23,7 +23,8 @@ public enum PassedRoutes {
 
   private static let changing: Set<String> = [
     "/v1/sync", "/v1/send", "/v1/react", "/v1/outgoing/retry", "/v1/outgoing/cancel", "/v1/outgoing/adopt",
-    "/v1/conversations/read", "/v1/conversations/mute", "/v1/contacts/add", "/v1/contacts/remove",
+    "/v1/conversations/read", "/v1/conversations/level", "/v1/blocks/add", "/v1/blocks/remove",
+    "/v1/contacts/add", "/v1/contacts/remove",
     "/v1/contacts/import", "/v1/contacts/share", "/v1/contacts/favourite",
     "/v1/contacts/path", "/v1/channels/add", "/v1/channels/remove", "/v1/channels/region", "/v1/channels/relay",
     "/v1/channels/data",

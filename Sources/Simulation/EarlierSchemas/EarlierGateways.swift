@@ -7,6 +7,14 @@ extension EarlierSchema {
   /// bytes that an older program would have written there. What is beside the database stays, even `….held`, which older programs do not know: it may
   /// have messages that the radio has forgotten.
   public static let gateway = EarlierSchema(undoing: [
+    (
+      29,
+      // Older programs know no other level than that of a muted conversation.
+      """
+      DROP TABLE blocks; UPDATE conversations SET level = level = 1;
+      ALTER TABLE conversations RENAME COLUMN level TO muted
+      """
+    ),
     (28, "DROP INDEX outgoing_said"),
     (27, "DROP TABLE node_snapshots; DELETE FROM meta WHERE name IN ('clock_proof', 'clocks_under_way')"),
     (26, "DROP TABLE node_care; DELETE FROM meta WHERE name = 'listened'"),

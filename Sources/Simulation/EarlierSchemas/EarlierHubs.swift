@@ -10,6 +10,9 @@ extension EarlierSchema {
 
   private static func hubSteps(onPostgres: Bool) -> [(number: Int, sql: String)] {
     [
+      (27, "DROP TABLE search_blocks; DROP TABLE search_places"),
+      (26, "DROP INDEX messages_by_time; DROP INDEX heard_by_gateway"),
+      (25, "DROP TABLE push_key; DROP TABLE push_subscriptions"),
       (24, "DROP INDEX states_by_time"),
       (23, "DROP INDEX events_by_message"),
       (22, "ALTER TABLE messages DROP COLUMN settled; ALTER TABLE updates DROP COLUMN beyond"),

@@ -16,10 +16,7 @@ extension VirtualRadio {
     case .getBattery: reply(.battery(Battery(millivolts: batteryMillivolts, usedKibibytes: 48, totalKibibytes: 1404)))
     case .exportPrivateKey: reply(.privateKey(stored.identity.expanded))
     case .getChannel(let slot):
-      guard Int(slot) < stored.channels.count else {
-        reply(.error(.notFound))
-        break
-      }
+      guard Int(slot) < stored.channels.count else { return refuse(.notFound) }
       reply(.channelInfo(stored.channels[Int(slot)]))
     case .getCustomVariables: reply(.customVariables("gps:0"))
     case .getTuning: reply(.tuning(stored.tuning))
@@ -28,10 +25,7 @@ extension VirtualRadio {
       reply(.allowedRepeatFrequencies(Self.repeatFrequencies.map { FrequencyRange(lowest: $0, highest: $0) }))
     case .getDefaultFloodScope: reply(.defaultFloodScope(stored.defaultScope))
     case .getStats(let type):
-      guard let stats = stats(type) else {
-        reply(.error(.illegalArgument))
-        break
-      }
+      guard let stats = stats(type) else { return refuse(.illegalArgument) }
       reply(.stats(stats))
     case .hasConnection: reply(.error(.notFound))
     case .logout: reply(.ok)

@@ -88,9 +88,11 @@ extension VirtualRadio {
 
   private func tag() -> AckCode { AckCode(value: uniqueTime().byteSwapped) }
 
-  private func timeout(hops: Int?) -> UInt32 {
-    let airtime = Airtime.milliseconds(bytes: 40, stored.radio)
-    return UInt32(hops.map { 500 + (6 * airtime + 250) * Double($0 + 1) } ?? 500 + 16 * airtime)
+  /// The time-out that the firmware suggests, in milliseconds (docs/protocol/companion.md § 9.5). `hops`: of the path; `nil`: it is a flood.
+  private func timeout(hops: Int?, bytes: Int = 40) -> UInt32 {
+    let airtime = Airtime.milliseconds(bytes: bytes, stored.radio)
+    let wait: Double = hops.map { 500 + (6 * airtime + 250) * Double($0 + 1) } ?? 500 + 16 * airtime
+    return UInt32(min(max(wait, 0), 4e9))
   }
 
   private func send(_ text: OutgoingText) -> Bool {
@@ -114,7 +116,8 @@ extension VirtualRadio {
       volatile.acks.append(.init(code: code, sentAt: UInt64(max(0, loop.now.nanoseconds))))
       if volatile.acks.count > 8 { volatile.acks.removeFirst() }
     }
-    let timeout = Airtime.suggestedTimeout(packet, stored.radio)
+    let hops = packet.route.isFlood ? nil : packet.pathLength.hops
+    let timeout = timeout(hops: hops, bytes: packet.encode().count)
     reply(.sent(Sent(flood: packet.route.isFlood, ackOrTag: code, suggestedTimeout: timeout)))
     transmit(packet)
     return true

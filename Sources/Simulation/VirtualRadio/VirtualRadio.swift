@@ -26,9 +26,9 @@ public final class VirtualRadio {
   private var flash: ContactFlash
 
   weak var port: RadioPort?
-  /// Gets each frame of a radio without a port.
   /// Commands that it answers with an error.
   public var refuses: ((Command) -> RadioError?)?
+  /// Gets each frame of a radio without a port.
   public var output: (([UInt8]) -> Void)?
   /// On TCP: whether a client is connected. Serial lines always count as connected.
   public var isClientConnected = true

@@ -3,7 +3,6 @@
 import CSeededRandom
 import FoundationEssentials
 import Glibc
-import Timing
 
 /// Runs the world of a seed.
 public enum Trial {

@@ -130,21 +130,7 @@ public final class Weeks {
       location = "\(folder)/gw.db"
       messages_max = 5000
       journal_max_size = "4 MiB"
-      [control]
-      socket = "\(folder)/ctl"
-      [[upstream]]
-      name = "hub"
-      url = "http://127.0.0.1:\(try hub.port(of: "A"))"
-      token_file = "\(folder)/hub.token"
-      allow = ["send"]
-      [[upstream]]
-      name = "broker"
-      kind = "mqtt"
-      url = "mqtt://127.0.0.1:\(try broker.port(of: "A"))"
-      [[upstream]]
-      name = "webhook"
-      kind = "webhook"
-      url = "http://127.0.0.1:\(try webhook.port(of: "A"))/hook"
+      \(try World.upstreams(of: "A", hub, broker, webhook, folder))
       """
   }
 

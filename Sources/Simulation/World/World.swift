@@ -99,20 +99,21 @@ final class World {
   var servers: [Server] { hubs + [broker, webhook] }
 
   private func add(_ name: String, id: String, _ radio: VirtualRadio) throws {
-    let gateway = try WorldGateway(
-      name, id: id, radio, in: root, on: clock, servers: servers, tell: { [unowned self] in tell($0) })
-    equip(gateway)
+    let gateway = try make(name, id: id, radio)
     gateway.hasPowerCuts = plan.hasPowerCuts
     gateways.append(gateway)
     gateway.start()
   }
 
-  /// What a gateway finds on its machine.
-  func equip(_ gateway: WorldGateway) {
-    let (name, id) = (gateway.name, gateway.id)
+  /// A gateway with what it finds on its machine.
+  func make(_ name: String, id: String, _ radio: VirtualRadio) throws -> WorldGateway {
+    let gateway = try WorldGateway(
+      name, id: id, radio, in: root, on: clock, servers: servers, tell: { [unowned self] in tell($0) })
     gateway.configuration = { [unowned self] folder in try configuration(of: name, id: id, folder) }
-    guard let hook else { return }
-    gateway.machine.programs = { program, loop in try await hook.run(program, of: name, on: loop) }
+    if let hook {
+      gateway.machine.programs = { program, loop in try await hook.run(program, of: name, on: loop) }
+    }
+    return gateway
   }
 
   private func configuration(of name: String, id: String, _ folder: String) throws -> String {
@@ -134,24 +135,33 @@ final class World {
       \(plan.exchanges == true ? "[relay]\nmessages_from_hub = true\nchannels = [\"Public\"]" : "")
       [store]
       location = "\(folder)/gw.db"
-      [control]
-      socket = "\(folder)/ctl"
-      [[upstream]]
-      name = "hub"
-      url = "http://127.0.0.1:\(try hub.port(of: name))"
-      token_file = "\(folder)/hub.token"
-      allow = ["send"]
-      [[upstream]]
-      name = "broker"
-      kind = "mqtt"
-      url = "mqtt://127.0.0.1:\(try broker.port(of: name))"
-      [[upstream]]
-      name = "webhook"
-      kind = "webhook"
-      url = "http://127.0.0.1:\(try webhook.port(of: name))/hook"
+      \(try Self.upstreams(of: name, hub, broker, webhook, folder))
       \(other ?? "")
       \(hook == nil ? "" : WorldHook.configuration)
       """
+  }
+
+  /// The control socket, and three servers of a gateway.
+  static func upstreams(
+    of gateway: String, _ hub: Server, _ broker: Server, _ webhook: Server, _ folder: String
+  ) throws -> String {
+    """
+    [control]
+    socket = "\(folder)/ctl"
+    [[upstream]]
+    name = "hub"
+    url = "http://127.0.0.1:\(try hub.port(of: gateway))"
+    token_file = "\(folder)/hub.token"
+    allow = ["send"]
+    [[upstream]]
+    name = "broker"
+    kind = "mqtt"
+    url = "mqtt://127.0.0.1:\(try broker.port(of: gateway))"
+    [[upstream]]
+    name = "webhook"
+    kind = "webhook"
+    url = "http://127.0.0.1:\(try webhook.port(of: gateway))/hook"
+    """
   }
 
   func tell(_ line: String) {

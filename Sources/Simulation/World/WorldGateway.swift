@@ -6,10 +6,7 @@ import EventLoop
 import FoundationEssentials
 import Gateway
 import Glibc
-import HTTP
-import JSON
 import LinkInMemory
-import MeshCrypto
 import SQLite
 import Timing
 import VirtualRadio

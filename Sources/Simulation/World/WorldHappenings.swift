@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import EventLoop
-import Timing
-
 extension World {
   func perform(_ happening: Happening) throws {
     switch happening {
@@ -92,10 +89,7 @@ extension World {
         gateway.page.isOpen = false
         gateway.page.leave()
       }
-    case .stop(let number, let seconds):
-      guard let gateway = gateway(number) else { return }
-      gateway.machine.isStopped = true
-      after(seconds) { gateway.machine.isStopped = false }
+    case .stop(let number, let seconds): set(\.machine.isStopped, to: true, of: number, for: seconds)
     case .diskFailsOnce(let number): gateway(number)?.diskFailsOnce = true
     case .disk(let number, let fails): gateway(number)?.diskFails = fails
     case .copyCard(let number, let copy): gateway(number)?.copyCard(copy)
@@ -111,22 +105,13 @@ extension World {
     case .clock(let number, let step, let trusted):
       guard let machine = gateway(number)?.machine else { return }
       (machine.wallOffset, machine.isWallSynchronised) = (step, trusted)
-    case .unplug(let number, let seconds):
-      guard let gateway = gateway(number) else { return }
-      gateway.link.isPresent = false
-      after(seconds) { gateway.link.isPresent = true }
+    case .unplug(let number, let seconds): set(\.link.isPresent, to: false, of: number, for: seconds)
     case .cutLink(let number, let bytes): gateway(number)?.link.bytesUntilCut = bytes
-    case .silence(let number, let seconds):
-      guard let gateway = gateway(number) else { return }
-      gateway.link.isSilent = true
-      after(seconds) { gateway.link.isSilent = false }
+    case .silence(let number, let seconds): set(\.link.isSilent, to: true, of: number, for: seconds)
     case .garbage(let number):
       gateway(number)?.link.say((0..<100).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ 0x3E) })
     case .wrongReply(let number): gateway(number)?.link.falsifiesNext = true
-    case .lateReplies(let number, let seconds):
-      guard let gateway = gateway(number) else { return }
-      gateway.link.isHeldUp = true
-      after(seconds) { gateway.link.isHeldUp = false }
+    case .lateReplies(let number, let seconds): set(\.link.isHeldUp, to: true, of: number, for: seconds)
     case .doubledReply(let number): gateway(number)?.link.doublesNext = true
     case .lostReply(let number): gateway(number)?.link.losesNext = true
     case .swappedReplies(let number): gateway(number)?.link.swapsNext = true
@@ -143,6 +128,14 @@ extension World {
       gateway.reload()
     default: break
     }
+  }
+
+  private func set(
+    _ part: ReferenceWritableKeyPath<WorldGateway, Bool>, to value: Bool, of number: Int, for seconds: Int
+  ) {
+    guard let gateway = gateway(number) else { return }
+    gateway[keyPath: part] = value
+    after(seconds) { gateway[keyPath: part] = !value }
   }
 
   /// Dead letters are what the server does not take, and nothing else; then they are sent again.
@@ -199,10 +192,7 @@ extension World {
 
   private func clone() throws {
     guard gateways.count == 1, let original = gateways.first else { return }
-    let gateway = try WorldGateway(
-      "C", id: original.id, radios[1], in: root, on: clock, servers: servers,
-      tell: { [unowned self] in tell($0) })
-    equip(gateway)
+    let gateway = try make("C", id: original.id, radios[1])
     gateway.clone(original)
     gateways.append(gateway)
     gateway.start()

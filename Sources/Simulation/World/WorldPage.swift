@@ -3,7 +3,6 @@
 import EventLoop
 import HTTP
 import JSON
-import Timing
 
 /// A page that is open in somebody's browser: it follows the gateway's stream of changes, and continues after its last event when it connects again.
 final class WorldPage {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import ArgumentParser
 import Console
 import ControlShapes
 import EventLoop
@@ -22,9 +21,8 @@ struct ControlClient {
 
   init(_ connection: Connection) { self.connection = connection }
 
-  /// `limit`: seconds to wait for the answer.
-  func get(_ target: String, limit: Int = 30) throws -> Answer { try ask(HTTPRequest("GET", target), limit) }
-  /// `remedy`: what the user can do if the request was sent, and its answer was lost.
+  func get(_ target: String) throws -> Answer { try ask(HTTPRequest("GET", target), 30) }
+  /// `limit`: seconds to wait for the answer. `remedy`: what the user can do if the request was sent, and its answer was lost.
   func post(_ target: String, body: [UInt8] = [], limit: Int = 30, remedy: String? = nil) throws -> Answer {
     try ask(HTTPRequest("POST", target, body: body), limit, remedy: remedy)
   }

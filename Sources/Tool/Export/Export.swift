@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
-import Glibc
 
 struct ExportCommand: ParsableCommand {
   static let configuration = CommandConfiguration(

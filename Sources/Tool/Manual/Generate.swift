@@ -3,7 +3,6 @@
 import ArgumentParser
 import Console
 import ControlShapes
-import JSON
 
 /// Makes the manual from the commands, so that help, man pages and shapes cannot differ.
 struct GenerateCommand: ParsableCommand {

@@ -69,7 +69,10 @@ extension Route {
     case .messages: .init("Messages, oldest first, with their `reactions`: the newest `limit` (100), or the first after a position. `direction`: by default `received`, so that a bot does not receive its own messages. A position is a row's `cursor`, or a message's number. `with`: the conversation with a node. `q`: a search, as in `meshpost search --help` (not with `follow`). `since`, `until`: milliseconds since 1970. With `follow` sent messages are repeated with each state. `upstreams=1`: with [`upstreams`](control-socket.md#what-upstreams-have); `ways=1`: with [`ways` or `heard_by`](control-socket.md#ways-of-messages).", .rows(Shape.Message()), commands: "messages", "search", "room read")
     case .conversations: .init("Channels, and nodes with which messages were exchanged, the newest first. `unread=1`: only those with unread messages.", .rows(Shape.Conversation()), commands: "conversations")
     case .markRead: .init("Read up to and including the row with this cursor; never moves back.", body: [("conversation", .text), ("cursor", .text)], ok)
-    case .mute: .init("Whether pages show a number at it. 404: there is no such conversation.", body: [("conversation", .text), ("muted", .truth)], ok)
+    case .setLevel: .init("Which messages of a conversation [concern anybody here](control-socket.md#whom-messages-concern); `conversation`: as in rows, or a node or channel. 404: there is no such conversation.", body: [("conversation", .text), ("level", .oneOf(["all", "mentions", "direct", "none"]))], ok, commands: "level")
+    case .blocks: .init("[Blocked senders](control-socket.md#whom-messages-concern), 256 at most.", .rows(Shape.Block()), commands: "block list")
+    case .addBlock: .init("Blocks a sender: `whom` is a node or the beginning of a key, 8 digits or more; with `channel` a name on that channel. 429: 256 are blocked.", body: [("whom", .text), ("channel?", .text)], ok, commands: "block add")
+    case .removeBlock: .init("Removes all blocks that hold this sender's messages. 404: there is none.", body: [("whom", .text), ("channel?", .text)], ok, commands: "block remove")
     case .live: .init("Changes, as [server-sent events](control-socket.md#live).", .other("text/event-stream"))
     case .contacts: .init("Nodes, by key. `heard`: so many (at most 200) that were heard last, newest first.", .rows(Shape.Contact()), commands: "contacts")
     case .channels: .init("Channels, by slot.", .rows(Shape.Channel()), commands: "channels")
@@ -151,7 +154,7 @@ extension Route {
     case .doctor: .init("Problems and remedies: all checks.", .object(Shape.Findings()), commands: "doctor all")
     case .bluetoothDoctor: .init("Problems and remedies of Bluetooth.", .object(Shape.Findings()), commands: "doctor bluetooth")
     case .report: .init("Data for a bug report, without secrets.", .other("text/markdown"))
-    case .backup: .init("The store as an SQLite file. `replaces`: the file on this machine that it will replace, as `DEVICE:INODE`. 400: the gateway uses that file.", .other("application/vnd.sqlite3"))
+    case .backup: .init("The store as an SQLite file. `replaces`: the file on this machine that it will replace, as `DEVICE:INODE`; `folder` and `name`: where it will be, the folder in the same form. 400: the gateway uses that file, or makes one of that name.", .other("application/vnd.sqlite3"))
     }
   }
 }

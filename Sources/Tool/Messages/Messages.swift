@@ -64,7 +64,8 @@ struct ConversationsCommand: ParsableCommand {
     commandName: "conversations", abstract: "List conversations with what is unread in them, newest first.",
     discussion: """
       A conversation is a channel of the radio, a room, or a node with which messages were exchanged. \
-      Messages are read once somebody has seen them in a page; @ marks that an unread one mentions the radio's name.
+      Messages are read once somebody has seen them in a page; @ marks that an unread one mentions the radio's name. \
+      The count begins with the first list, here or in a page: what was stored before counts as read.
       """)
   @OptionGroup var connection: Connection
   @Flag(help: "Only conversations with unread messages.") var unread = false

@@ -26,12 +26,10 @@ extension ChannelCommand {
 
     var exchange: Exchange {
       let data: String = hex.joined().filter { $0 != " " }
-      let body = JSONWriter.object { json in
-        json.field("channel", channel)
-        json.field("data_type", type.number)
-        json.field("data", data)
-        json.field("region", region)
-      }
+      let body: [UInt8] = .object([
+        "channel": .string(channel), "data_type": .integer(Int64(type.number)), "data": .string(data),
+        "region": region.map(JSONValue.string),
+      ])
       return .post("/v1/channels/data", body: body) { answer in
         let row = Shape.SentDatagram()
         let size = "\(answer[row.bytes] ?? 0) bytes of type \(answer[row.dataType] ?? 0)"

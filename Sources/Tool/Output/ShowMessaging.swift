@@ -44,10 +44,10 @@ extension Show {
   /// A channel, or a node with which messages were exchanged: what is unread there, and the newest message.
   static func conversation(_ conversation: JSONValue) -> Styled {
     let (row, state) = (Shape.Conversation(), Shape.Unread())
-    let unread = conversation[state.unread] ?? 0
+    let (unread, level) = (conversation[state.unread] ?? 0, conversation[state.level] ?? "all")
     let marks = [
       unread > 0 ? "\(unread) new" : nil, conversation[state.mentioned] == true ? "@" : nil,
-      conversation[state.muted] == true ? "muted" : nil,
+      level == "all" ? nil : level == "none" ? "muted" : clean(level),
     ]
     let names = shownName(conversation[row.alias], conversation[row.name], key: conversation[row.key])
     let name = clean(names ?? conversation[row.conversation])
@@ -130,7 +130,9 @@ extension Show {
     let isHeld = message[row.state] == "held_for_recipient"
     let isPost = message[row.kind] == "room"
     let room = isPost ? shownName(message[row.recipientName], key: message[row.recipient]) : nil
-    return hint(isHeld ? "held_for_recipient" : message[row.reason], room: room)
+    let reason = isHeld ? "held_for_recipient" : message[row.reason]
+    let wasTried = message[row.attempts].map { $0 > 0 } ?? false
+    return hint(reason == "cancelled" && wasTried ? "cancelled after an attempt" : reason, room: room)
   }
 
   /// `room`: of a post.
@@ -175,6 +177,8 @@ extension Show {
       "refused: the radio does not accept it; on a channel, perhaps because its name is longer now and the text no longer fits. "
         + "See `journalctl -u meshpost`"
     case "cancelled": "cancelled: on request. `meshpost retry ID` sends it again"
+    case "cancelled after an attempt":
+      "cancelled: on request, after it was transmitted, or perhaps: whether it has arrived is not known. `meshpost retry ID` sends it again"
     case let other?: "\(clean(other)): see `meshpost doctor`"
     }
   }

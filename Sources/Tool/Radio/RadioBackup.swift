@@ -214,9 +214,15 @@ struct BackupCommand: ParsableCommand {
   func run() throws {
     let output = try OutputFile(file, isSecret: true, replaces: force)
     var count: Int64 = 0
-    var (target, facts) = ("/v1/backup", stat())
-    // The gateway refuses to have its own files replaced. Another machine's are others.
-    if connection.isHere, stat(file, &facts) == 0 { target += "?replaces=\(facts.st_dev):\(facts.st_ino)" }
+    var target = "/v1/backup"
+    // The gateway refuses to have its own files replaced, also those that are missing now. Another machine's are others.
+    if connection.isHere {
+      let place = Folder.resolved(file)
+      target = target.with([
+        "replaces": Self.identity(of: file), "folder": Self.identity(of: Folder.of(place)),
+        "name": place.pieces(at: "/").last,
+      ])
+    }
     try ControlClient(connection).pieces(target) { piece in
       count += Int64(piece.count)
       try output.write(piece)
@@ -225,5 +231,10 @@ struct BackupCommand: ParsableCommand {
     if connection.json { return print("{\"bytes\":\(count)}") }
     print("\(count) bytes written to \(file); restore with: meshpostd --restore \(Escaping.argument(file))")
     print("(after the gateway has ended; with its --config, if that is not /etc/meshpost/meshpostd.toml)")
+  }
+
+  private static func identity(of file: String) -> String? {
+    var facts = stat()
+    return stat(file, &facts) == 0 ? "\(facts.st_dev):\(facts.st_ino)" : nil
   }
 }

@@ -2,7 +2,6 @@
 
 import Console
 import ControlShapes
-import Glibc
 import JSON
 import UntrustedText
 

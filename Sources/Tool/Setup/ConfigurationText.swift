@@ -53,6 +53,13 @@ struct ConfigurationText {
   /// In file order.
   var upstreams: [Upstream] { elements("upstream").map(Self.upstream) }
 
+  /// Whether the upstream at an index has a value for a key; an empty list is none.
+  func has(_ key: String, ofUpstream place: Int) -> Bool {
+    guard let value = elements("upstream")[place][key] else { return false }
+    if case .array(let values) = value.kind { return !values.isEmpty }
+    return true
+  }
+
   private static func upstream(_ table: TOMLTable) -> Upstream {
     func text(_ key: String) -> String { table[key].flatMap(string) ?? "" }
     let isHub = table["kind"] == nil || text("kind").isExactly("hub")

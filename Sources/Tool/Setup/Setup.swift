@@ -2,7 +2,6 @@
 
 import ArgumentParser
 import Glibc
-import HTTP
 import Transport
 import UntrustedText
 
@@ -71,6 +70,7 @@ struct SetupCommand: ParsableCommand {
     setup.settleNames()
     try GivenOnce.check(setup.upstreams.map(\.name), "--upstream")
     try setup.checkRivals()
+    try setup.checkSuccessors()
     if !unattended { try setup.askForUpstreams() }
     if !unattended, !noAdvert, !noStart { try setup.askForAdvert() }
     try setup.writeConfiguration()
@@ -259,12 +259,7 @@ struct Setup {
 
   /// `old`: the upstream whose place it takes. Its user and secret are for its own server: another one does not get them.
   private mutating func askForSecrets(of upstream: inout Upstream, _ old: ConfigurationText.Upstream?) throws {
-    // A hub has no user, and its token is no broker's password.
-    let stay =
-      old.map {
-        ServerURL($0.url)?.host == ServerURL(upstream.url)?.host
-          && Upstream(name: $0.name, url: $0.url).isBroker == upstream.isBroker
-      } ?? false
+    let stay = old.map { ServerURL.areOfOneServer($0.url, upstream.url) } ?? false
     let none = stay ? "empty: as before" : "empty: none"
     // An empty one removes what is there.
     let otherwise: String? = stay ? nil : ""

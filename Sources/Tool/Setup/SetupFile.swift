@@ -30,8 +30,8 @@ extension Setup {
     var tokenKey: String { isBroker ? "password_file" : "token_file" }
     var isBroker: Bool { ["mqtt:", "mqtts:", "ws:", "wss:"].contains { url.hasPrefix($0) } }
 
-    init(name: String, url: String, user: String? = nil, tokenFile: String? = nil) {
-      (self.name, self.url, self.user, self.tokenFile) = (name, ServerURL.plain(url), user, tokenFile)
+    init(name: String, url: String, tokenFile: String? = nil) {
+      (self.name, self.url, self.tokenFile) = (name, ServerURL.plain(url), tokenFile)
     }
 
     /// `text`: `[NAME=]URL`; `tokens`, `users`, `rights` and `starts`: `[NAME=]…`, without a name for the first.
@@ -251,6 +251,26 @@ extension Setup {
         throw ValidationError(Self.isAdded(upstream.name))
       }
       if let rival = rival(of: upstream) { throw ValidationError("\(upstream.name): \(Self.twoLinks(rival))") }
+    }
+  }
+
+  /// Refuses another server in the place of one if the options do not say what it gets: the old one's secret, user and rights are for its own server.
+  func checkSuccessors() throws {
+    guard let existing else { return }
+    for upstream in upstreams {
+      guard let place = existing.upstreams.firstIndex(where: { $0.name.isExactly(upstream.name) }) else { continue }
+      let old = existing.upstreams[place].url
+      if ServerURL.areOfOneServer(old, upstream.url) { continue }
+      let keys = [
+        ("--token-file", "FILE", upstream.tokenKey, upstream.tokenFile != nil),
+        ("--user", "USER", "user", upstream.user != nil), ("--allow", "RIGHTS", "allow", upstream.allow != nil),
+      ]
+      let untold = keys.filter { !$0.3 && existing.has($0.2, ofUpstream: place) }
+      guard !untold.isEmpty else { continue }
+      let options = untold.map { "\($0.0) \(upstream.name)=\($0.1)" }.joined(separator: " ")
+      throw ValidationError(
+        "\(upstream.name) is \(old): another server does not get what that one has. Say what it gets (\(options)), or "
+          + "choose another name. Nothing was changed")
     }
   }
 

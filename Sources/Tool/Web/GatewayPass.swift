@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
-import Glibc
 import HTTP
 import JSON
 import PageServer
@@ -125,10 +124,7 @@ final class GatewayPass {
   }
 
   private func refuse(_ responder: HTTPResponder, _ status: Int, _ words: String) {
-    let body = JSONWriter.object { json in
-      json.field("error", words)
-      json.field("code", "gateway")
-    }
+    let body: [UInt8] = .object(["error": .string(words), "code": .string("gateway")])
     responder.respond(HTTPResponse(status: status, headers: Self.headers(.whole, ""), body: body + [10]))
   }
 }

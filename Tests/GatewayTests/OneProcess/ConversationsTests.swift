@@ -66,6 +66,15 @@ import Timing
     #expect(try rig.ask("GET", "/v1/messages?after=1.x").status == 400)
   }
 
+  @Test func `a channel that the radio has left keeps its name`() throws {
+    let rig = try begun()
+    try hear("chan r1 0 before it was left", rig)
+    #expect(try rig.post("/v1/channels/remove?channel=Public").status == 200)
+    let there = try #require(try rig.rows("/v1/conversations").first { $0["kind"]?.string == "channel" })
+    #expect(there["name"]?.string == "Public" && there["on_radio"]?.bool == false, "\(there)")
+    #expect(try rig.rows("/v1/messages").map { $0["channel_name"]?.string } == ["Public"])
+  }
+
   @Test func `only conversations with unread messages are listed if that is asked for`() throws {
     let rig = try begun()
     // What is unread is counted from the first list on.
@@ -122,14 +131,93 @@ import Timing
     // The journal has the attempts of the message.
     #expect(try rig.ask("GET", "/v1/outgoing/attempts?id=\(id)").status == 200)
     #expect(try rig.ask("GET", "/v1/outgoing/attempts?id=unknown").status == 404)
-    // A conversation that is not in the list cannot be muted.
+    // A conversation that is not in the list cannot have a level.
     #expect(try row()?["muted"]?.bool == false)
-    let mute = #"{"conversation":"\#(name)","muted":true}"#
-    #expect(try rig.post("/v1/conversations/mute", mute).status == 200)
+    let mute = #"{"conversation":"\#(name)","level":"none"}"#
+    #expect(try rig.post("/v1/conversations/level", mute).status == 200)
     #expect(try row()?["muted"]?.bool == true)
-    let unknown = #"{"conversation":"channel:0000000000000000","muted":true}"#
-    #expect(try rig.post("/v1/conversations/mute", unknown).status == 404)
-    #expect(try rig.post("/v1/conversations/mute", #"{"conversation":"\#(name)"}"#).status == 400)
+    #expect(try rig.post("/v1/conversations/level", #"{"conversation":"r1","level":"mentions"}"#).status == 200)
+    #expect(try row()?["level"]?.string == "mentions")
+    let unknown = #"{"conversation":"channel:0000000000000000","level":"none"}"#
+    #expect(try rig.post("/v1/conversations/level", unknown).status == 404)
+    #expect(try rig.post("/v1/conversations/level", #"{"conversation":"\#(name)"}"#).status == 400)
+    #expect(try rig.post("/v1/conversations/level", #"{"conversation":"\#(name)","level":"some"}"#).status == 400)
+  }
+
+  @Test func `a blocked sender is listed, its messages say so, and each block has one way back`() throws {
+    let rig = try begun()
+    _ = try rig.rows("/v1/conversations")
+    let key = try key(of: "r1", rig)
+    func block(_ word: String, _ body: String) throws -> Int { try rig.post("/v1/blocks/\(word)", body).status }
+    #expect(try block("add", #"{"whom":"r1"}"#) == 200)
+    #expect(try block("add", #"{"whom":"r2","channel":"Public"}"#) == 200)
+    #expect(try block("add", #"{"whom":"nobody"}"#) == 404)
+    let status = try rig.status()
+    let own = try #require(status["radio"]?["identity"]?["key"]?.string)
+    #expect(try block("add", #"{"whom":"\#(own)"}"#) == 400)
+    let long = String(repeating: "x", count: 161)
+    let tooLong = try rig.post("/v1/blocks/add", #"{"whom":"\#(long)","channel":"Public"}"#)
+    #expect(tooLong.status == 400 && "\(tooLong.json)".contains("at most 160 bytes"), "\(tooLong.json)")
+    #expect(try block("add", #"{"whom":"r2","channel":"nowhere"}"#) == 404)
+    #expect(try rig.rows("/v1/blocks").map { $0["key"]?.string } == [key, nil])
+    rig.air("dm r1 r0 hello @[r0]")
+    rig.air("chan r2 0 to all")
+    rig.air("chan r1 0 me, too")
+    try rig.until("three messages") { try rig.texts().count == 3 }
+    let rows = try rig.rows("/v1/messages")
+    let hidden = rows.filter { $0["filtered"]?.string == "blocked" }.compactMap { $0["text"]?.string }
+    #expect(hidden == ["hello @[r0]", "to all"])
+    let unread = try rig.rows("/v1/conversations").compactMap { $0["unread"]?.integer }.reduce(0, +)
+    #expect(unread == 1)
+    // By as many digits as a room tells of an author.
+    #expect(try block("remove", #"{"whom":"\#(key.prefix(8))"}"#) == 200)
+    #expect(try block("remove", #"{"whom":"r1"}"#) == 404)
+    #expect(try block("remove", #"{"whom":"r2","channel":"Public"}"#) == 200)
+    #expect(try rig.rows("/v1/blocks").isEmpty)
+    #expect(try rig.rows("/v1/messages").allSatisfy { $0["filtered"] == nil })
+    #expect(try rig.rows("/v1/conversations").compactMap { $0["unread"]?.integer }.reduce(0, +) == 3)
+    for number in 0..<256 { #expect(try block("add", #"{"whom":"Bob \#(number)","channel":"Public"}"#) == 200) }
+    #expect(try block("add", #"{"whom":"one more","channel":"Public"}"#) == 429)
+    #expect(try block("add", #"{"whom":"Bob 7","channel":"Public"}"#) == 200, "it is blocked already")
+  }
+
+  @Test func `a webhook does not get what concerns nobody, which is filtered, and hubs and brokers do`() throws {
+    let rig = try Rig(nodes: 3)
+    rig.configure(
+      """
+      [[upstream]]
+      name = "hook"
+      kind = "webhook"
+      url = "http://127.0.0.1:1"
+      kinds = ["message"]
+      [[upstream]]
+      name = "broker"
+      kind = "mqtt"
+      url = "mqtt://127.0.0.1:1"
+      kinds = ["message"]
+      """)
+    let (hook, broker) = (rig.server("hook", "webhook"), rig.server("broker", "mqtt"))
+    try rig.startSynced()
+    #expect(try rig.post("/v1/blocks/add", #"{"whom":"r1"}"#).status == 200)
+    let level = #"{"conversation":"Public","level":"mentions"}"#
+    #expect(try rig.post("/v1/conversations/level", level).status == 200)
+    for line in ["dm r1 r0 noise @[r0]", "chan r2 0 to all", "dm r2 r0 hello", "chan r2 0 ask @[r0]"] {
+      try hear(line, rig)
+    }
+    func texts(_ server: ScriptedServer) -> [String] { server.events.compactMap { $0.body["text"]?.string } }
+    let all = ["noise @[r0]", "to all", "hello", "ask @[r0]"]
+    try rig.until("all of them at the hub and the broker") { texts(rig.hub) == all && texts(broker) == all }
+    try rig.until("what is for us at the webhook") { texts(hook).count == 2 }
+    #expect(texts(hook) == ["hello", "ask @[r0]"])
+    try rig.until("its answers") {
+      let states = try rig.rows("/v1/messages?upstreams=1").map { row in
+        row["upstreams"]?.array?.first { $0["name"]?.string == "hook" }?["state"]?.string
+      }
+      return states == ["filtered", "filtered", "acknowledged", "acknowledged"]
+    }
+    let reasons = try rig.rows("/v1/messages").map { $0["filtered"]?.string }
+    #expect(reasons == ["blocked", "level", nil, nil])
+    #expect(try rig.rows("/v1/messages?q=noise").count == 1)
   }
 
   @Test func `messages are found by words, sender, channel and time, and errors have a remedy`() throws {

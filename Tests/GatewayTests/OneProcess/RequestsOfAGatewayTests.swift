@@ -30,13 +30,14 @@ import Testing
   private static let given = [
     "to": #""r1""#, "text": #""hello""#, "contact": #""r1""#, "node": #""r1""#, "name": #""r1""#,
     "channel": ##""#test""##, "emoji": #""👍""#, "message": "1", "key": #""settings/log_level""#, "value": #""info""#,
-    "limit": "5", "muted": "true", "cursor": #""1""#, "link": #""meshcore://channel/add?name=x""#,
+    "limit": "5", "level": #""all""#, "whom": #""r1""#, "cursor": #""1""#, "link": #""meshcore://channel/add?name=x""#,
     "upstream": #""hub""#, "command": #""ver""#, "direction": #""both""#, "slot": "7", "name_hex": #""7272""#,
     "address": #""no""#,
     "secret": #""00112233445566778899aabbccddeeff""#, "flood": "false", "state": #""open""#, "export": "true",
     "data_type": "1", "data": #""00ff""#,
     "/v1/contacts/add key": key, "/v1/contacts/put key": key, "/v1/channels/add channel": #""other""#,
     "/v1/contacts/add name": #""added""#, "/v1/node/tags value": #"["a"]"#, "/v1/channels/relay value": "true",
+    "/v1/blocks/add channel": "null", "/v1/blocks/remove channel": "null",
   ]
   /// Requests with endless answers, and requests that use this machine's Bluetooth.
   private static let notAsked = ["/v1/live", "/v1/packets", "/v1/frames", "/v1/radio/scan", "/v1/doctor/bluetooth"]

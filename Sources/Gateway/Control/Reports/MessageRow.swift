@@ -52,6 +52,8 @@ struct MessageRow {
     json.field(row.receivedAt, message.received.milliseconds)
     json.field(row.clockTrusted, message.received.trusted)
     json.field(row.copies, message.copies)
+    // If it cannot be read, the message is shown like any other.
+    json.field(row.filtered, store.ifReadable { try store.filtered(message) }?.rawValue)
     writeRegion(of: message, to: &json)
     json.field(row.reaction, ReactionText(reading: message.text, inChannel: message.kind == .channel)?.emoji)
     writeReactions(to: .received(message.id), &json)

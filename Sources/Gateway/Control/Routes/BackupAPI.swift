@@ -6,6 +6,7 @@ import HTTP
 import Messaging
 import SQLite
 import Store
+import UntrustedText
 
 /// `/v1/backup`: a snapshot of the store, while it is in use.
 final class BackupAPI {
@@ -24,7 +25,7 @@ final class BackupAPI {
 
   private var store: Store { dependencies.store }
   /// No name that somebody would give to a backup: what is there is deleted.
-  private var location: String { store.location + ".copying" }
+  private var location: String { OwnSuffix.copying.of(store.location) }
 
   func make(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
     try checkReplaced(request)
@@ -42,20 +43,25 @@ final class BackupAPI {
     }
   }
 
-  /// What the names of this gateway's files have after that of its database.
-  private static let ownSuffixes = [
-    "", "-wal", "-shm", ".lock", ".id", ".mark", ".held", ".moving", ".configuration", ".credentials", ".web",
-  ]
-
-  /// Throws if the file that the client will replace is one of this gateway's own, by whatever name: an open database whose log is another file loses
-  /// all that is new when the gateway is killed.
+  /// Throws if the file that the client will make is one of this gateway's own: the file itself, by whatever name, or one of that name, which may be
+  /// missing at this moment. An open database whose log is another file loses all that is new when the gateway is killed.
   private func checkReplaced(_ request: HTTPRequest) throws(Refusal) {
-    guard let replaced = request.query["replaces"] else { return }
-    for file in Self.ownSuffixes.map({ store.location + $0 }) + [dependencies.configurationFile] {
-      var facts = stat()
-      guard stat(file, &facts) == 0, replaced == "\(facts.st_dev):\(facts.st_ino)" else { continue }
+    let (replaced, folder, name) = (request.query["replaces"], request.query["folder"], request.query["name"])
+    for file in OwnSuffix.allCases.map({ $0.of(store.location) }) + [dependencies.configurationFile] {
+      let slash = file.lastIndex(of: "/")
+      let own = slash.map { String(file[file.index(after: $0)...]) } ?? file
+      let isThat = replaced != nil && replaced == Self.identity(of: file)
+      let isSo =
+        name?.isExactly(own) == true && folder != nil
+        && folder == Self.identity(of: slash.map { String(file[...$0]) } ?? ".")
+      guard isThat || isSo else { continue }
       throw .invalid("\(file) is a file that the running gateway uses: name another one for the backup")
     }
+  }
+
+  private static func identity(of file: String) -> String? {
+    var facts = stat()
+    return stat(file, &facts) == 0 ? "\(facts.st_dev):\(facts.st_ino)" : nil
   }
 
   private func removeCopy() { for suffix in ["", "-wal", "-shm", "-journal"] { unlink(location + suffix) } }

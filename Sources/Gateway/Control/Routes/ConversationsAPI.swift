@@ -32,7 +32,7 @@ final class ReadMarks {
   }
 }
 
-/// `/v1/conversations`: the list of conversations with unread counts, read positions and muting.
+/// `/v1/conversations`: the list of conversations with unread counts, read positions and levels.
 struct ConversationsAPI {
   let dependencies: ControlAPI.Dependencies
   let messages: MessagesAPI
@@ -58,11 +58,11 @@ struct ConversationsAPI {
     let kept = try store.conversations(ofRadio: radio)
     let spoken = kept.filter { $0.newest > .first }
     guard radio == store.radio else { return spoken }
-    let muted = Set(kept.filter(\.isMuted).map(\.name))
+    let levels = Dictionary(kept.map { ($0.name, $0.level) }) { first, _ in first }
     return spoken
       + (try unspoken(beside: spoken)).map { conversation in
         var conversation = conversation
-        conversation.isMuted = muted.contains(conversation.name)
+        conversation.level = levels[conversation.name] ?? .all
         return conversation
       }
   }
@@ -103,7 +103,8 @@ struct ConversationsAPI {
     json.field(Shape.Unread().unread, conversation.unread)
     json.field(Shape.Unread().mentioned, conversation.isMentioned)
     json.field(Shape.Unread().read, conversation.read.description)
-    json.field(Shape.Unread().muted, conversation.isMuted)
+    json.field(Shape.Unread().level, conversation.level.rawValue)
+    json.field(Shape.Unread().muted, conversation.level == .nothing)
   }
 
   private struct Who {
@@ -118,6 +119,9 @@ struct ConversationsAPI {
     case .channel(let digest):
       let known = try store.nameOfChannel(digest)
       (who.kind, who.name, who.isOnRadio) = ("channel", known?.string ?? "", known != nil)
+      if known == nil, case .received(let message)? = newest {
+        who.name = try store.nameOfChannel(of: message)?.string ?? ""
+      }
     case .node(let prefix):
       let stored = try store.contact(prefix: prefix)
       who.name = stored?.contact.name.string ?? ""
@@ -155,8 +159,7 @@ struct ConversationsAPI {
     guard let place = MessagePlace(try body.string("cursor")) else {
       throw Refusal.invalid("cursor: a row's cursor is wanted")
     }
-    try await prepare()
-    try await messages.prepare()
+    try await prepareWithIndexes()
     let radio = store.radio
     var isMoved = false
     try await store.save { store throws(SQLiteError) in
@@ -166,24 +169,44 @@ struct ConversationsAPI {
     return .done
   }
 
-  /// Mutes or unmutes a conversation, for every browser.
-  func mute(_ body: RequestBody, _ news: News) async throws -> Answer {
-    let name = try Self.name(try body.string("conversation"))
-    guard let isMuted = body.whole["muted"]?.bool else { throw Refusal.invalid("muted: true or false is wanted") }
-    try await prepare()
-    let radio = store.radio
-    // Only conversations in the list can be muted, so that the table cannot grow beyond it.
-    guard try all(ofRadio: radio).contains(where: { $0.name == name }) else {
-      throw Refusal.notFound(.conversation(try body.string("conversation")))
+  /// Sets which messages of a conversation concern anybody here. It is named as in rows, or by its node or channel.
+  func setLevel(_ body: RequestBody, _ news: News) async throws -> Answer {
+    let wanted = try body.string("conversation")
+    let name = try ConversationName(wanted) ?? conversation(with: wanted)
+    guard let level = ConversationLevel(rawValue: try body.string("level")) else {
+      let known = ConversationLevel.allCases.map(\.rawValue).joined(separator: ", ")
+      throw Refusal.invalid("level: one of \(known) is wanted")
     }
-    try await store.save { store throws(SQLiteError) in try store.setMuted(name, isMuted, ofRadio: radio) }
+    try await prepareWithIndexes()
+    let radio = store.radio
+    // Only conversations in the list can have a level, so that the table cannot grow beyond it.
+    guard try all(ofRadio: radio).contains(where: { $0.name == name }) else {
+      throw Refusal.notFound(.conversation(wanted))
+    }
+    try await store.save { store throws(SQLiteError) in
+      try store.setLevel(level, of: name, ofRadio: radio)
+      _ = try store.recountUnread(in: name)
+    }
     tell(name, ofRadio: radio, news)
     return .done
   }
 
-  private func tell(_ name: ConversationName, ofRadio radio: Int64, _ news: News) {
+  private func conversation(with text: String) throws(Refusal) -> ConversationName {
+    switch try Addressing(store).find(text) {
+    case .channel(let channel): .channel(channel.secret.digest)
+    case .contact(let stored): .node(stored.contact.key.prefix)
+    }
+  }
+
+  func tell(_ name: ConversationName, ofRadio radio: Int64, _ news: News) {
     reads.add(name, ofRadio: radio)
     news.tell()
+  }
+
+  /// So that unread messages can be counted.
+  func prepareWithIndexes() async throws {
+    try await prepare()
+    try await messages.prepare()
   }
 
   /// Adds messages to the list that arrived since the last request.

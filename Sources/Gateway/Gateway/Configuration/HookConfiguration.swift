@@ -33,6 +33,7 @@ enum HookConfiguration {
     let user = table.string("user")
     var filter = UpstreamConfiguration.filter(&table, wantsWholeKeys: true)
     if filter.kinds.isEmpty { table.note("kinds", "list the kinds of events, such as [\"message\"]") }
+    filter.onlyConcerning = true
     let seconds = table.integer("timeout_s", in: 1...600, default: 10)
     let memory = table.size("memory", in: (8 << 20)...(4 << 30), default: 256 << 20)
     let oldest = table.integer("max_age_s", in: 0...31_536_000, default: 300)

@@ -2,6 +2,7 @@
 
 import EventLoop
 import SQLite
+import Store
 import UntrustedText
 
 /// Stores the configuration of the last start beside the database: a mistake that shows only after a power cut does not
@@ -68,7 +69,7 @@ extension GatewayConfiguration {
     try WholeFile.write(bytes, to: location)
   }
 
-  private static func place(_ store: String) -> String { DatabaseFile.behindLinks(store) + ".configuration" }
+  private static func place(_ store: String) -> String { OwnSuffix.configuration.of(DatabaseFile.behindLinks(store)) }
 
   private static func mark(_ file: String) -> [UInt8] {
     Array("# \(file) as it was when the gateway last started with it\n".utf8)

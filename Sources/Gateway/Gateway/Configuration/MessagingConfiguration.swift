@@ -3,6 +3,7 @@
 import Companion
 import Delivery
 import Messaging
+import Store
 import TOML
 
 /// `[messaging]` and `[[poll]]`.
@@ -40,7 +41,7 @@ public struct MessagingConfiguration: Sendable {
     if let credentials, !credentials.hasPrefix("/") {
       table.note("credentials_file", "\"\(credentials)\" is not absolute")
     }
-    credentialsFile = credentials ?? store + ".credentials"
+    credentialsFile = credentials ?? OwnSuffix.credentials.of(store)
   }
 
   /// `[contacts]`.

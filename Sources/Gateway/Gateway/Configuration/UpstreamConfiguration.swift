@@ -64,6 +64,11 @@ enum UpstreamConfiguration {
     }
     // A template's fields are those of a message: other events would leave them empty.
     if case .webhook(_, let template, _, _) = details, template != nil, kept.kinds.isEmpty { kept.kinds = ["message"] }
+    switch details {
+    case .webhook: kept.onlyConcerning = true
+    case .mqtt(let mqtt): kept.onlyConcerning = mqtt.homeAssistantPrefix != nil
+    case .hub, .hook, .unreadable: break
+    }
     warnOfFields(details, kept.kinds, &table)
     let batches = if case .webhook(_, _, _, let batches) = details { batches } else { true }
     var upstream = UpstreamSettings(details, name: name, url: url)

@@ -16,7 +16,7 @@ import UntrustedText
 struct UpstreamFolder {
   let location: String
 
-  init(store: String) { location = store + ".upstreams" }
+  init(store: String) { location = OwnSuffix.upstreams.of(store) }
 
   /// Mistakes, one a line.
   struct Failure: Error {

@@ -11,6 +11,9 @@ extension Daemon {
   /// Replaces the store with a backup, which gets a new epoch. Returns the text for the operator.
   public static func restore(_ backup: String, _ configuration: GatewayConfiguration) throws(StartError) -> String {
     let (backup, clocks) = (DatabaseFile.behindLinks(backup), LinuxClocks())
+    guard !Store.isItself(backup, configuration.store) else {
+      throw StartError(message: "\(backup) is the database that a backup would replace: name a backup", code: EX_USAGE)
+    }
     do {
       let (lost, isEmptied) = (Store.lostTransactions(of: backup), Store.isLogEmptied(of: backup))
       let earlier = Store.unfinishedMove(configuration.store.location)

@@ -4,6 +4,7 @@ import Companion
 import EventLoop
 import Glibc
 import JSON
+import Store
 
 /// The password's hash, and sessions that outlive the daemon: a file beside the database that only its owner can read.
 /// Backups do not contain it.
@@ -23,7 +24,7 @@ struct WebSecrets {
 
   let location: String
 
-  init(store: String) { location = store + ".web" }
+  init(store: String) { location = OwnSuffix.web.of(store) }
 
   /// Reads the file; a missing one is empty.
   func read() throws(Failure) -> Contents {

@@ -106,7 +106,7 @@ public final class NodeRequests {
   ) async throws(Refusal) -> NodeAnswer {
     asking.append(contact.key)
     defer { if let place = asking.firstIndex(of: contact.key) { asking.remove(at: place) } }
-    try await enter(priority, (question, contact.key))
+    try await enter(priority, (question.isCommandLine, contact.key))
     defer { turns.leave() }
     markNumber += 1
     let mark = CommandMark(number: markNumber, to: contact.key.prefix, by: messenger.store.radioKey?.prefix)
@@ -122,7 +122,7 @@ public final class NodeRequests {
   }
 
   private func enter(
-    _ priority: DeliveryPriority, _ entry: (question: NodeQuestion, node: PublicKey)? = nil
+    _ priority: DeliveryPriority, _ entry: (isCommandLine: Bool, node: PublicKey)? = nil
   ) async throws(Refusal) {
     guard connection.state == .up else { throw .linkDown }
     let (link, since) = (link, messenger.loop.now)
@@ -132,7 +132,7 @@ public final class NodeRequests {
         // Before its turn, so that others are asked meanwhile.
         try await messenger.untilCalm(priority, since: since)
         try await turns.enter(priority)
-        let pause = pauses < Self.mostPauses ? entry.flatMap { self.pause(before: $0.question, to: $0.node) } : nil
+        let pause = pauses < Self.mostPauses ? entry.flatMap { self.pause(before: $0.isCommandLine, to: $0.node) } : nil
         if link.isOver || (pause == nil && messenger.mayGo(priority, since: since)) { break }
         turns.leave()
         if let pause {
@@ -162,17 +162,17 @@ public final class NodeRequests {
 
   /// Until the question has a later time than the node had last: it would ignore the question. `nil`: now, because it
   /// has, or because the radio's clock was set back.
-  private func pause(before question: NodeQuestion, to node: PublicKey) -> Duration? {
+  private func pause(before isCommandLine: Bool, to node: PublicKey) -> Duration? {
     guard let last = given[node], let present = messenger.synchronizer.radioTime, last >= present else { return nil }
     // A command has a time of its own.
-    guard !question.isCommandLine || last > lastTime else { return nil }
+    guard !isCommandLine || last > lastTime else { return nil }
     let seconds = Int64(last) - Int64(present) + 1
     return seconds <= Self.longestPause ? .seconds(seconds) : nil
   }
 
-  /// Waits for a turn, for a program that shares the radio and itself asks another node.
-  public func share() async throws(Refusal) -> SharedTurn {
-    try await enter(.interactive)
+  /// Waits for a turn, for a program that shares the radio and itself asks another node. `node`: `nil`, it is not known.
+  public func share(with node: PublicKey? = nil) async throws(Refusal) -> SharedTurn {
+    try await enter(.interactive, node.map { (isCommandLine: false, node: $0) })
     let turn = SharedTurn(turns)
     shared = turn
     return turn

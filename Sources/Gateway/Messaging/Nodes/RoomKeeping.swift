@@ -17,6 +17,8 @@ public final class RoomKeeping {
     var needsLogin = true
     /// A round of a post was not acknowledged.
     var isPostUnanswered = false
+    /// It has answered a question without a password since, and has known us from then on.
+    var hasAnswered = false
     /// When the next sign of life is due; `nil`: none.
     var nextSign: MonotonicTime?
     /// The last login that failed, or that was made because the room did not answer.
@@ -198,7 +200,7 @@ public final class RoomKeeping {
   /// Does what is due. Returns when something is due next; `nil`: not before the room is woken.
   private func visit(_ stored: StoredContact, _ room: Room) async throws(CancellationError) -> MonotonicTime? {
     let hasPost = messenger.session.hasTransmitted(to: stored.contact.key)
-    if !hasPost { room.isPostUnanswered = false }
+    if !hasPost { (room.isPostUnanswered, room.hasAnswered) = (false, false) }
     // The room ignores a post that is older than a login or a sign of life: its round may end.
     if hasPost, !room.isPostUnanswered, room.waits < Self.mostWaits {
       room.waits += 1
@@ -267,19 +269,27 @@ public final class RoomKeeping {
     let hasPost = messenger.session.hasTransmitted(to: key)
     if hasPost { messenger.doubted.insert(key) }
     defer { messenger.doubted.remove(key) }
-    // A room that knows us would ignore the post after a login. This question changes nothing there.
-    if room.isPostUnanswered, service.password(key)?.bytes.isEmpty == false {
+    let isWithout = service.password(key)?.bytes.isEmpty ?? true
+    // A room that knows us would ignore the post after a login. This question changes nothing there. Without a password it is the login itself, which does
+    // not tell whether the room knew us before: if the post is unanswered again, it did not.
+    if room.isPostUnanswered, !isWithout || !room.hasAnswered {
       let answer = try await result { () async throws(Refusal) in
         try await service.askOnce(.whetherKnown, stored.contact, .relayed)
       }
       switch answer {
       case .success(.login(let login)) where !login.isReadOnly:
-        (room.tried, room.isPostUnanswered) = (loop.now, false)
-        return knowsUs(key)
+        (room.tried, room.isPostUnanswered, room.hasAnswered) = (loop.now, false, true)
+        if !isWithout { return knowsUs(key) }
+        // Not `knowsUs`: whether it was started anew since it last certainly knew us is still to be found out.
+        (room.needsLogin, room.failures) = (false, 0)
+        return
       // A stranger gets no answer, except in an open room, which answers everybody in the same way.
       case .success: openRooms.insert(key)
-      case .failure(.silence): break
-      case .failure(let refusal): return failed(refusal, stored, room)
+      case .failure(.silence) where !isWithout: break
+      case .failure(let refusal):
+        // The question was the login.
+        if isWithout { room.needsLogin = true }
+        return failed(refusal, stored, room)
       }
     }
     let answer = try await result { () async throws(Refusal) in try await service.logIn(stored, password: nil) }
@@ -290,7 +300,7 @@ public final class RoomKeeping {
     case .success(let answer):
       // The first login of all does not count.
       room.tried = before == nil ? nil : loop.now
-      (room.needsLogin, room.failures, room.isPostUnanswered) = (false, 0, false)
+      (room.needsLogin, room.failures, room.isPostUnanswered, room.hasAnswered) = (false, 0, false, false)
       if hasPost, let before, case .login(let login) = answer, !login.isAdmin {
         try await askWhetherStarted(stored, knownAt: before)
       }

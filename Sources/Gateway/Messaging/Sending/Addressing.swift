@@ -194,7 +194,7 @@ public struct Addressing {
     switch addressee {
     case .contact(let stored):
       "\(stored.contact.name.string) (\(stored.contact.type.name) \(stored.contact.key.prefix.hex))"
-    case .channel(let channel): "\(channel.name.string) (channel \(channel.slot))"
+    case .channel(let channel): "\(channel.name.string) (channel \(channel.slot) \(channel.secret.digest))"
     }
   }
 }

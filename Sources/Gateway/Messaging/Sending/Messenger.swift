@@ -64,7 +64,7 @@ public final class Messenger {
   /// Rings at the machine's next deadline, or at the next expiry of a held message.
   private let alarm = Alarm()
   var isReady = false
-  /// The time of the last login or request to each room.
+  /// The time of the last login, request or post that each room has had, of those that are not under way here.
   var roomTimes: [PublicKey: UInt32] = [:]
   /// Called when a round of a post to the room was not acknowledged.
   var postWasUnanswered: (PublicKey) -> Void = { _ in }
@@ -299,6 +299,7 @@ public final class Messenger {
       return log.error("an acknowledgement cannot be matched: \(error)")
     }
     guard let failed else { return }
+    roomTook(failed)
     carryOut(.delivered(id: failed.id, tripTime: tripTime))
     if let recipient = failed.recipient { heard(recipient) }
   }

@@ -27,10 +27,18 @@ extension Messenger {
     return message.created.milliseconds >= forgetting.startedAt && time <= forgetting.login
   }
 
-  /// A room has answered a login or a request with this time of the radio's clock.
+  /// A room has answered a login or a request with this time of the radio's clock, or has taken a post with it.
   func roomWasAsked(_ room: PublicKey, at time: UInt32) {
     if roomTimes.count >= Self.mostRooms { roomTimes.removeAll() }
     roomTimes[room] = time
+  }
+
+  /// A room has acknowledged a post that was not under way here, as those of programs that share the radio.
+  func roomTook(_ message: OutgoingMessage) {
+    guard message.kind == .room, let room = message.recipient, let time = message.senderTime,
+      !isTooOld(time, message)
+    else { return }
+    roomWasAsked(room, at: time)
   }
 
   private static let mostRooms = 64

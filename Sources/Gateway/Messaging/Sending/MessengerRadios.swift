@@ -145,31 +145,25 @@ extension Messenger {
     try Refusal.translating { () throws(StoreError) in try store.heldOutgoing().map(\.key) }
   }
 
-  /// Ends a held message: no radio sends it.
+  /// Ends a held message: no radio sends it. A channel message that its radio has transmitted, or perhaps, ends as sent, as it does with its own radio: if
+  /// it were reported as failed, its sender would send it again.
   @discardableResult
   func end(held message: OutgoingMessage, _ reason: DeliveryFailure) -> OutgoingMessage {
     var message = message
-    counts.failed += 1
-    (message.state, message.reason) = (.failed, reason.rawValue)
+    if message.kind == .channel, Self.mayBeOnAir(message) {
+      (message.state, message.attempts.accepted) = (.sent, max(1, message.attempts.accepted))
+    } else {
+      counts.failed += 1
+      (message.state, message.reason) = (.failed, reason.rawValue)
+    }
     end(&message)
     save(message)
     return message
   }
 
-  /// Its lifetime is over. One that its radio has transmitted, or perhaps, is not said to have expired.
-  private func expire(held message: OutgoingMessage) {
-    guard message.state == .sending || message.attempts.accepted > 0 else {
-      end(held: message, .expired)
-      return
-    }
-    guard message.kind == .channel else {
-      end(held: message, .noAcknowledgement)
-      return
-    }
-    var message = message
-    (message.state, message.attempts.accepted) = (.sent, max(1, message.attempts.accepted))
-    end(&message)
-    save(message)
+  /// Whether its radio has transmitted it, or perhaps: then nobody knows whether it has arrived.
+  private static func mayBeOnAir(_ message: OutgoingMessage) -> Bool {
+    message.state == .sending || message.attempts.accepted > 0
   }
 
   /// Ends held messages that have expired, and notes the next expiry.
@@ -183,7 +177,9 @@ extension Messenger {
     } catch {
       log.error("held messages cannot be read: \(error)")
     }
-    for message in over where !message.hasEnded { expire(held: message) }
+    for message in over where !message.hasEnded {
+      end(held: message, Self.mayBeOnAir(message) ? .noAcknowledgement : .expired)
+    }
     nextHeldEnd = next < .never ? next + .seconds(1) : nil
     arm()
   }

@@ -48,6 +48,13 @@ extension Messenger {
     store.post("a message of a program") { [weak self] _ throws(SQLiteError) in try self?.change(kept, correct) }
   }
 
+  /// A node has answered a login or a request of a program. `time`: the radio's, when it sent that.
+  public func sharedWasAnswered(by node: PublicKey, at time: UInt32) {
+    // If the store cannot be read, posts wait for their rounds.
+    guard let known = store.ifReadable({ try store.contact(node) }), known.contact.type == .room else { return }
+    roomWasAsked(node, at: time)
+  }
+
   /// Within a `write`: changes the row of that message.
   private func change(_ row: OutgoingMessage, _ change: (inout OutgoingMessage) -> Void) throws(SQLiteError) {
     guard var known = try store.readOutgoing(key: row.key) else { return }

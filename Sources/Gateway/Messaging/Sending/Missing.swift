@@ -18,6 +18,8 @@ public enum Missing: Equatable, Sendable, CustomStringConvertible {
   case removedUpstream(String, known: [String])
   case deadLetter(Int64, upstream: String)
   case alert(Int64)
+  /// A blocked sender.
+  case block(String)
   case page(String)
 
   public var description: String {
@@ -29,12 +31,13 @@ public enum Missing: Equatable, Sendable, CustomStringConvertible {
     case .addressee(let name): "no known node and no channel is named \"\(name)\": see meshpost contacts and channels"
     case .message(let number): "there is no message \(number), or none that can be reacted to: see meshpost messages"
     case .outgoing(let key): "there is no outgoing message \"\(key)\": see meshpost sent"
-    case .conversation(let name): "there is no conversation \"\(name)\""
+    case .conversation(let name): "there is no conversation \"\(name)\" yet: it begins with its first message"
     case .radio(let name): "no radio \"\(name)\" was ever attached: see meshpost radio list"
     case .removedUpstream(let name, let known):
       "no upstream \"\(name)\" was removed; removed: \(Self.list(known))"
     case .upstream(let name, let known): "unknown upstream \"\(name)\"; configured: \(Self.list(known))"
     case .deadLetter(let seq, let upstream): "\(upstream) has no dead letter \(seq): see meshpost upstream dead"
+    case .block(let name): "\"\(name)\" is not blocked: see meshpost block list"
     case .alert(let id): "there is no alert \(id): see meshpost alerts"
     case .page(let path): "not found: \(path)"
     }

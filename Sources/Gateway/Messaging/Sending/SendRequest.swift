@@ -75,7 +75,7 @@ public enum Refusal: Error, Equatable, Sendable, CustomStringConvertible {
       "no channel \(name); the radio has \(known), a different channel. To use that one, write '\(known)'"
     case .notFound(let thing): thing.description
     case .ambiguous(let name, let candidates):
-      "\"\(name)\" is not unique: \(candidates.joined(separator: ", ")). Use more of the name, or the key"
+      "\"\(name)\" is not unique: \(candidates.joined(separator: ", ")). Use more of the name, or the key or digest"
     case .otherMessage(let key):
       "the id \(key) belongs to another message: to another recipient, in another region, or with another text"
     case .notOnRadio(let name):

@@ -196,7 +196,7 @@ extension CompanionProxy.Gateway {
 
   /// The contact without which the radio answers *not found*. EXPORT_CONTACT is not among them: the radio says the same of a contact whose advert it
   /// does not have.
-  private func contact(of command: Command) -> PublicKey? {
+  func contact(of command: Command) -> PublicKey? {
     switch command {
     case .resetPath(let key), .removeContact(let key), .shareContact(let key), .getContactByKey(let key),
       .sendLogin(let key, _), .sendStatusRequest(let key), .sendBinaryRequest(let key, _), .sendPathDiscovery(let key):
@@ -205,6 +205,12 @@ extension CompanionProxy.Gateway {
     case .sendText(let text): store.ifReadable { try store.contact(prefix: text.recipient) }?.contact.key
     default: nil
     }
+  }
+
+  /// The node that keeps the time of this request if it answers; a login without a password leaves none.
+  func keepsTime(of command: Command) -> PublicKey? {
+    if case .sendLogin(_, let password) = command, password.beforeNul.bytes.isEmpty { return nil }
+    return contact(of: command)
   }
 
   private func refreshIdentity(after command: Command) {

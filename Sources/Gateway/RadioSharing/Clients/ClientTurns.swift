@@ -51,7 +51,7 @@ extension ClientSession {
     guard let reserved = reserve(for: command) else { return .reply(.error(.tableFull)) }
     let question: OpenQuestion
     do throws(Refusal) {
-      question = OpenQuestion(answer, try await gateway.requests.share())
+      question = OpenQuestion(answer, try await gateway.requests.share(with: gateway.contact(of: command)))
     } catch {
       gateway.messenger.giveBackShared(bytes: reserved)
       return .reply(.error(error == .linkDown ? .badState : .tableFull))
@@ -61,7 +61,11 @@ extension ClientSession {
       throw CancellationError()
     }
     turns.begin(question)
-    let said = try await ask(command, frame, reserved: reserved) { question.said($0.outcome) }
+    let said = try await ask(command, frame, reserved: reserved) { [gateway] answer in
+      question.said(answer.outcome)
+      guard let node = gateway.keepsTime(of: command), let time = gateway.synchronizer.radioTime else { return }
+      question.wasAnswered = { gateway.messenger.sharedWasAnswered(by: node, at: time) }
+    }
     if !question.isTaken || !turns.keep(question) { question.leave() }
     return self.answer(said)
   }
@@ -104,6 +108,8 @@ final class OpenQuestion {
   /// The tag of the answer; set when the radio has accepted the request.
   private var tag: AckCode?
   private(set) var patience: Duration = .zero
+  /// Called once, with the answer.
+  var wasAnswered: () -> Void = {}
   /// Kept when the request is answered, or needs no answer.
   let over = Promise<Void>()
 
@@ -122,9 +128,15 @@ final class OpenQuestion {
     patience = NodeRequests.patience(sent)
   }
 
-  func heard(_ push: Push) { if let tag, answer.isAnswered(by: push, tag: tag) { leave() } }
+  func heard(_ push: Push) {
+    guard let tag, answer.isAnswered(by: push, tag: tag) else { return }
+    let isRefusal = if case .loginFail = push { true } else { false }
+    if !isRefusal { wasAnswered() }
+    leave()
+  }
 
   func leave() {
+    wasAnswered = {}
     over.keep(())
     turn.leave()
   }

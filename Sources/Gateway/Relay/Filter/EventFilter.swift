@@ -32,6 +32,8 @@ public struct EventFilter: Equatable, Sendable {
   public var age: AgeLimit?
   /// Only the last event of a sent message passes, with the whole message; the events of its waiting, attempts and repetitions do not.
   public var endsOnly = false
+  /// Messages that concern nobody here do not pass, nor do their ways and reactions (`Concern`): of upstreams whose readers are people.
+  public var onlyConcerning = false
   /// The server may edit documents, and gets all of them.
   var exchangesDocuments = false
 
@@ -52,7 +54,7 @@ public struct EventFilter: Equatable, Sendable {
 
   var passesAll: Bool { kinds.isEmpty && !isSelective }
 
-  var leavesNothingOut: Bool { passesAll && own == nil && age == nil && !endsOnly }
+  var leavesNothingOut: Bool { passesAll && own == nil && age == nil && !endsOnly && !onlyConcerning }
 
   /// Whether the event passes, and is not too old at `present`.
   func passes(_ event: JournalEvent, _ store: Store, _ present: AgeLimit.Present?) throws(StoreError) -> Bool {
@@ -69,6 +71,8 @@ public struct EventFilter: Equatable, Sendable {
     if let own, let passes = passesAsOwn(event, own) { return passes }
     if endsOnly, !isEnd(event, store) { return false }
     if wantsWholeKeys, try isCausedByHook(event, store) { return false }
+    // It costs queries: not for events that do not pass in any case.
+    if onlyConcerning, kinds.isEmpty || takes(event.kind), try !concernsSomebody(event, store) { return false }
     // Packets are many, and useful to few: only upstreams whose `kinds` name them get them. They belong to no channel or node.
     if event.kind == EventKind.packet.rawValue { return kinds.contains(event.kind) && !isSelective }
     if passesAll || event.kind == EventKind.gap.rawValue { return true }
@@ -116,6 +120,12 @@ public struct EventFilter: Equatable, Sendable {
     if let upstream = body["upstream"]?.string ?? body["origin"]?.string { return UpstreamSettings.isHook(upstream) }
     guard let id = body["id"]?.string, let message = try store.outgoing(key: id) else { return false }
     return UpstreamSettings.isHook(message.origin)
+  }
+
+  private func concernsSomebody(_ event: JournalEvent, _ store: Store) throws(StoreError) -> Bool {
+    guard let kind = EventKind(rawValue: event.kind), [.message, .ways, .reaction].contains(kind), let body = event.json
+    else { return true }
+    return try store.concernsSomebody(kind, body)
   }
 
   // MARK: Channels and nodes of events

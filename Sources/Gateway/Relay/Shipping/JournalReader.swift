@@ -144,6 +144,9 @@ final class JournalReader {
     _ lane: Lane, after cursor: Int64, limits: Batch.Limits, isPast: Bool = false, only: [Int64]? = nil
   ) throws(StoreError) -> Batch {
     let present = isPast ? nil : self.present
+    var filter = self.filter
+    // The server may have them: without those of a sender who is blocked meanwhile, the others would be another batch.
+    if only != nil { filter.onlyConcerning = false }
     var batch = try Batch(
       after: cursor, of: store, lane: laneSent(lane), limits: limits, filter: filter, present: present,
       folding: lane == Folding.lane ? foldingAhead(of: cursor, present) : nil, had: isPast ? 0 : lanes[lane].told.seq,

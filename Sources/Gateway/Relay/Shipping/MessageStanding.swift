@@ -84,7 +84,7 @@ extension JournalReader {
     }
     let isTaken = seq <= lanes.messages.taken
     if seq <= beginning { return .filtered }
-    if !filter.passesAll || !isTaken && filter.age != nil {
+    if !filter.passesAll || filter.onlyConcerning || !isTaken && filter.age != nil {
       let event = try event(seq, of: message)
       guard try filter.passes(event, store) else { return .filtered }
       if !isTaken, let present, filter.age?.passes(event, present) == false { return .filtered }

@@ -48,10 +48,10 @@ struct MoveNote: Equatable {
     return "\(name),\(most),\(restored.epoch)"
   }
 
-  private static func location(_ database: String) -> String { database + ".moving" }
+  private static func location(_ database: String) -> String { OwnSuffix.moving.of(database) }
 
   /// Where a backup is prepared.
-  static func part(_ database: String) -> String { database + ".restoring" }
+  static func part(_ database: String) -> String { OwnSuffix.restoring.of(database) }
   /// An empty database beside that, to compare it with.
   static func fresh(_ database: String) -> String { part(database) + ".new" }
 

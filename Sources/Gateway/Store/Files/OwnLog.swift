@@ -15,7 +15,7 @@ extension Store {
   /// The log was missing or empty at a start, and that is not told yet.
   private static let logIsMissing = "missing"
 
-  var logLocation: String { location + "-wal" }
+  var logLocation: String { OwnSuffix.log.of(location) }
 
   /// The word of the next mark, if any.
   var logWords: [String] { marksLog ? [isLogWritten ? Self.logIsWritten : Self.logIsOpen] : [] }

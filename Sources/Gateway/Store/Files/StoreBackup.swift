@@ -82,6 +82,12 @@ extension Store {
     return replaced
   }
 
+  /// Whether a backup is the database itself, by whatever name.
+  public static func isItself(_ backup: String, _ settings: Settings) -> Bool {
+    let file = StoreFiles.number(of: backup)
+    return file != nil && file == StoreFiles.number(of: settings.location)
+  }
+
   /// Undoes or ends an earlier restoration that was cut off: its note must not be written over.
   private static func settleEarlier(_ backup: String, _ settings: Settings, _ clocks: any Clocks) throws(StoreError) {
     let file = StoreFiles.number(of: backup)

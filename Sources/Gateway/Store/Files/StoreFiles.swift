@@ -53,8 +53,8 @@ enum StoreFiles {
     let folder = location.lastIndex(of: "/").map { location[...$0] } ?? "."
     var owner = stat()
     guard geteuid() == 0, stat(String(folder), &owner) == 0, owner.st_uid != 0 else { return }
-    for suffix in ["", "-wal", "-shm", ".lock", ".id", ".mark", ".held", ".moving", ".restoring"] {
-      let file = open(location + suffix, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+    for suffix in OwnSuffix.ofStore {
+      let file = open(suffix.of(location), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
       guard file >= 0 else { continue }
       defer { close(file) }
       var facts = stat()
@@ -63,7 +63,7 @@ enum StoreFiles {
         continue
       }
       guard fchown(file, owner.st_uid, owner.st_gid) == 0 else {
-        throw .file(location + suffix)
+        throw .file(suffix.of(location))
       }
     }
   }

@@ -9,7 +9,7 @@ final class StoreLock {
   private let descriptor: Int32
 
   init(location: String) throws(StoreError) {
-    let lockLocation = location + ".lock"
+    let lockLocation = OwnSuffix.lock.of(location)
     // A link in its place would make this program write to another file.
     descriptor = open(lockLocation, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o640)
     guard descriptor >= 0 else {
@@ -39,7 +39,7 @@ final class StoreLock {
 
   /// Whether a process has the store. It makes no file, and lets go of the lock at once: a start that needs it meanwhile tries again.
   static func isTaken(_ location: String) -> Bool {
-    let descriptor = open(location + ".lock", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+    let descriptor = open(OwnSuffix.lock.of(location), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
     guard descriptor >= 0 else { return false }
     defer { close(descriptor) }
     guard flock(descriptor, LOCK_SH | LOCK_NB) == 0 else { return true }

@@ -9,21 +9,21 @@ public struct Conversation: Equatable, Sendable {
   public var name: ConversationName
   /// The position of its newest message in either direction; `.first`: there is none.
   public var newest: MessagePlace
-  /// Received messages after `read`.
+  /// Received messages after `read` that concern somebody (`Concern`).
   public var unread: Int64
-  /// Whether an unread message mentions us.
+  /// Whether one of them mentions us.
   public var isMentioned: Bool
   /// The position up to which it was read.
   public var read: MessagePlace
-  /// Whether the conversation is muted: its unread messages are not counted on the pages.
-  public var isMuted: Bool
+  /// Which of its messages concern somebody.
+  public var level: ConversationLevel
 
   public init(
     name: ConversationName, newest: MessagePlace, unread: Int64, isMentioned: Bool, read: MessagePlace,
-    isMuted: Bool = false
+    level: ConversationLevel = .all
   ) {
     (self.name, self.newest, self.unread) = (name, newest, unread)
-    (self.isMentioned, self.read, self.isMuted) = (isMentioned, read, isMuted)
+    (self.isMentioned, self.read, self.level) = (isMentioned, read, level)
   }
 }
 
@@ -68,6 +68,14 @@ extension Store {
 
   private struct Addition {
     var (newest, count, mention): (Int64, Int64, Int64) = (0, 0, 0)
+
+    mutating func add(_ message: StoredMessage, _ concern: Concern) {
+      newest = message.id
+      let said = Said(message)
+      guard concern.filtered(said) == nil else { return }
+      count += ReactionText(reading: message.text, inChannel: message.kind == .channel) == nil ? 1 : 0
+      if concern.mentionsUs(said) { mention = message.id }
+    }
   }
 
   private struct Place: Hashable {
@@ -82,7 +90,7 @@ extension Store {
     var upTo = min(newest, from + Self.listStep)
     if let first, from < first { upTo = min(upTo, first) }
     var additions: [Place: Addition] = [:]
-    let columns = Self.messageColumns
+    let (columns, blocks, levels) = (Self.messageColumns, try readBlocks(), try readLevels())
     try database.every(
       "SELECT \(columns) FROM messages WHERE id > ? AND id <= ? AND kind IN ('direct', 'room', 'channel') ORDER BY id",
       [.integer(from), .integer(upTo)]
@@ -90,11 +98,9 @@ extension Store {
       let message = Self.message(row)
       guard let name = ConversationName(of: message) else { return }
       let place = Place(radio: message.radio == Self.everyRadio ? radio : message.radio, name: name)
-      var addition = additions[place] ?? Addition()
-      addition.newest = message.id
-      addition.count += ReactionText(reading: message.text, inChannel: message.kind == .channel) == nil ? 1 : 0
-      if mentionsUs(message) { addition.mention = message.id }
-      additions[place] = addition
+      let ourName = self.radio(place.radio)?.name.string
+      let concern = Concern(blocks: blocks, level: levels[place] ?? .all, ourName: ourName)
+      additions[place, default: Addition()].add(message, concern)
     }
     for (place, addition) in additions {
       try database.run(
@@ -136,14 +142,17 @@ extension Store {
     return upTo == newest
   }
 
-  private func mentionsUs(_ message: StoredMessage) -> Bool {
-    guard let name = self.radio(message.radio == Self.everyRadio ? radio : message.radio)?.name.string else {
-      return false
+  /// The levels of conversations that have another than `all`.
+  private func readLevels() throws(SQLiteError) -> [Place: ConversationLevel] {
+    var levels: [Place: ConversationLevel] = [:]
+    try database.every("SELECT radio, name, level FROM conversations WHERE level != 0") { row in
+      guard let name = ConversationName(row.text(1)) else { return }
+      levels[Place(radio: row.integer(0), name: name)] = ConversationLevel(column: row.integer(2))
     }
-    return Mention.names(in: message.text).contains { $0.isExactly(name) }
+    return levels
   }
 
-  /// The conversations of a radio, newest first; muted ones without messages come last.
+  /// The conversations of a radio, newest first; those that have only a level come last.
   public func conversations(ofRadio radio: Int64) throws(StoreError) -> [Conversation] {
     try translating { () throws(SQLiteError) in try readConversations("radio = ?", .integer(radio)) }
   }
@@ -157,7 +166,7 @@ extension Store {
   private func readConversations(_ condition: String, _ values: SQLiteValue...) throws(SQLiteError) -> [Conversation] {
     let found: [Conversation] = try database.rows(
       """
-      SELECT name, message, sent_place, sent, received, mention, read_message, read_sent, read_received, muted
+      SELECT name, message, sent_place, sent, received, mention, read_message, read_sent, read_received, level
       FROM conversations WHERE \(condition)
       """, values
     ) { row in
@@ -168,7 +177,7 @@ extension Store {
       return Conversation(
         name: name, newest: sent.outgoing == 0 ? received : max(received, sent),
         unread: max(0, row.integer(4) - row.integer(8)), isMentioned: row.integer(5) > read.message, read: read,
-        isMuted: row.integer(9) != 0)
+        level: ConversationLevel(column: row.integer(9)))
     }
     return found.sorted { $0.newest > $1.newest }
   }
@@ -182,7 +191,7 @@ extension Store {
       place > known.read
     else { return false }
     let place = min(place, known.newest)
-    let left = try unreadMessages(of: name, behind: place.message, ofRadio: radio)
+    let left = try unreadMessages(of: name, behind: place.message, ofRadio: radio).count
     try database.run(
       """
       UPDATE conversations SET read_message = ?3, read_sent = ?4, read_received = max(0, received - ?5)
@@ -191,28 +200,57 @@ extension Store {
     return true
   }
 
-  /// Within a `write`: mutes a conversation, or unmutes it. The conversation may be empty.
-  public func setMuted(_ name: ConversationName, _ isMuted: Bool, ofRadio radio: Int64) throws(SQLiteError) {
+  /// Within a `write`. The conversation may be empty. The caller counts again what is unread.
+  public func setLevel(
+    _ level: ConversationLevel, of name: ConversationName, ofRadio radio: Int64
+  ) throws(SQLiteError) {
     try database.run(
       """
-      INSERT INTO conversations(radio, name, muted) VALUES (?1, ?2, ?3)
-        ON CONFLICT(radio, name) DO UPDATE SET muted = ?3
-      """, .integer(radio), .text(name.description), .integer(isMuted ? 1 : 0))
+      INSERT INTO conversations(radio, name, level) VALUES (?1, ?2, ?3)
+        ON CONFLICT(radio, name) DO UPDATE SET level = ?3
+      """, .integer(radio), .text(name.description), .integer(level.column))
   }
 
+  /// Within a `write`, when the list and the search indexes are complete: counts again what is unread, because other
+  /// messages concern somebody now. `name`: only in this conversation; otherwise in all with nodes. Returns those that
+  /// were counted.
+  public func recountUnread(
+    in name: ConversationName?
+  ) throws(SQLiteError) -> [(radio: Int64, name: ConversationName)] {
+    let places: [(radio: Int64, name: ConversationName, read: Int64)] = try database.rows(
+      """
+      SELECT radio, name, read_message FROM conversations WHERE message > read_message
+        AND (name = ?1 OR ?1 IS NULL AND name GLOB 'node:*')
+      """, [.optional(name?.description)]
+    ) { row in ConversationName(row.text(1)).map { (radio: row.integer(0), name: $0, read: row.integer(2)) } }
+    for place in places {
+      let found = try unreadMessages(of: place.name, behind: place.read, ofRadio: place.radio)
+      try database.run(
+        """
+        UPDATE conversations SET received = read_received + ?3, mention = ?4 WHERE radio = ?1 AND name = ?2
+        """, .integer(place.radio), .text(place.name.description), .integer(found.count), .integer(found.mention))
+    }
+    return places.map { (radio: $0.radio, name: $0.name) }
+  }
+
+  /// Of those in the list: later ones are counted when it gets them.
   private func unreadMessages(
     of name: ConversationName, behind place: Int64, ofRadio radio: Int64
-  ) throws(SQLiteError) -> Int64 {
-    var count: Int64 = 0
+  ) throws(SQLiteError) -> Addition {
+    let listed = try database.meta(Self.listed)?.integer ?? 0
+    let concern = try self.concern(in: name, ofRadio: radio, readBlocks())
+    var found = Addition()
     try database.every(
       """
-      SELECT m.text, m.kind FROM words w JOIN messages m ON m.id = w.rowid WHERE words MATCH ?1 AND w.rowid > ?2
-        AND m.kind IN ('direct', 'room', 'channel') AND m.radio IN (?3, \(Self.everyRadio)) LIMIT ?4
-      """, [.text("place : \(name.indexWord)"), .integer(place), .integer(radio), .integer(Self.maxCounted)]
-    ) { row in
-      let isReaction = ReactionText(reading: Text(bytes: row.blob(0)), inChannel: row.text(1) == "channel") != nil
-      count += isReaction ? 0 : 1
-    }
-    return count
+      SELECT \(Self.messageColumns) FROM messages
+        WHERE id IN (SELECT rowid FROM words WHERE words MATCH ?1 AND rowid > ?2 AND rowid <= ?5)
+        AND kind IN ('direct', 'room', 'channel') AND radio IN (?3, \(Self.everyRadio)) ORDER BY id LIMIT ?4
+      """,
+      [
+        .text("place : \(name.indexWord)"), .integer(place), .integer(radio), .integer(Self.maxCounted),
+        .integer(listed),
+      ]
+    ) { row in found.add(Self.message(row), concern) }
+    return found
   }
 }

@@ -255,12 +255,14 @@ extension Store {
     }
   }
 
-  /// The name of a message's channel, if it is known and the radio still has it; the slot may contain another channel
-  /// by now.
+  /// The name of a message's channel, if it is known: the radio's, or that of the time of its reception if the radio no
+  /// longer has the channel. The slot may contain another one by now.
   public func nameOfChannel(of message: StoredMessage) throws(StoreError) -> Text? {
     guard let slot = message.slot, let digest = message.channel else { return nil }
     if let there = try channel(slot: slot), there.secret.digest == digest { return there.name }
-    return try nameOfChannel(digest)
+    if let name = try nameOfChannel(digest) { return name }
+    let former = try value("SELECT channel_name FROM messages WHERE id = ?", .integer(message.id))
+    return former?.blob.map { Text(bytes: $0) }
   }
 
   /// The radio's name for the channel with this digest.

@@ -17,7 +17,7 @@ struct LinkAttempts {
   private var wasUpSince: MonotonicTime?
   /// When the link came up that the radio closed, until the radio tells whether it ran on.
   private var closedSince: MonotonicTime?
-  /// The radio closed a link and ran on: another program was connected meanwhile.
+  /// A link was closed from the radio's side, and the radio ran on: another program may have been connected meanwhile.
   private var isTaken = false
   /// Next attempt while the link is down; `nil`: the link reports when it is up again.
   private(set) var next: MonotonicTime?
@@ -37,7 +37,7 @@ struct LinkAttempts {
     if start > wasUpSince { forgetContest() } else { contest.ranOn() }
   }
 
-  /// Whether another program was connected to the radio since this was last asked: it may have read messages.
+  /// Whether another program may have been connected to the radio since this was last asked, and may have read messages.
   mutating func wasTaken() -> Bool {
     defer { isTaken = false }
     return isTaken

@@ -38,11 +38,11 @@ public struct RadioQueue {
       case unattended
       /// The firmware does not report it.
       case unknown
-      /// It was not, but served another program.
+      /// It was not: it served another program, or what is between dropped the connection.
       case taken
     }
 
-    /// Another program was connected to the radio.
+    /// Another program may have been connected to the radio.
     static let taken = Loss(waited: 0, start: .taken)
 
     /// Both losses as one.
@@ -70,8 +70,9 @@ public struct RadioQueue {
         let why = gatewayEnded ? "\(Self.ended), which" : "the radio left questions unanswered, and"
         return "\(why) may have been restarted since: messages may be lost, and nobody knows how many"
       case .taken:
-        return "the radio closed its link and was not restarted, so another program was connected to it: "
-          + "messages that this program has read are lost here, and nobody knows whether there were any"
+        return "the radio's link was closed from its side, and the radio was not restarted: "
+          + "if another program was connected to it, the messages that this program has read are lost here; "
+          + "if a bridge or the network dropped the link, none are"
       case nil: break
       }
       if let atLeast, waited >= RadioQueue.sizes[0] {

@@ -22,7 +22,7 @@ struct RadioStarts {
   /// The clock of a radio without a quartz gains or loses this part.
   private static let drift = 2000.0
   /// The firmware counts milliseconds in 32 bits.
-  private static let wrap: Duration = .milliseconds(1 << 32)
+  static let turn: Duration = .milliseconds(1 << 32)
   /// A radio that starts at most this long before or after the machine has its power from the same source: until the
   /// power failed, the gateway read its queue.
   private static let power: Duration = .seconds(60)
@@ -69,10 +69,17 @@ struct RadioStarts {
       // Over a restart of the machine nobody knows how much time has passed.
       return !isOlderThanMachine(time) || start.uptime + Self.exactness < known.uptime
     }
-    let later = (time - before).inSeconds
-    let tolerance = Self.exactness.inSeconds + max(0, (now - before).inSeconds) / Self.drift
-    guard later > tolerance else { return false }
-    let wraps = (later / Self.wrap.inSeconds).rounded()
-    return wraps == 0 || abs(later - wraps * Self.wrap.inSeconds) > tolerance
+    let tolerance = Self.tolerance(over: now - before)
+    return (time - before).inSeconds > tolerance && Self.turns(from: before, to: time, tolerance) == 0
   }
+
+  /// By how many turns of the counter a start is a known one; 0: it is another one, or the same without a turn.
+  static func turns(from before: MonotonicTime, to time: MonotonicTime, _ tolerance: Double) -> Double {
+    let later = (time - before).inSeconds
+    let turns = (later / turn.inSeconds).rounded()
+    return turns > 0 && abs(later - turns * turn.inSeconds) <= tolerance ? turns : 0
+  }
+
+  /// By how many seconds two reports of one start may differ.
+  static func tolerance(over time: Duration) -> Double { exactness.inSeconds + max(0, time.inSeconds) / drift }
 }

@@ -4,7 +4,7 @@ import OpenAPI
 
 /// All requests of the API that need a token or a session, with their parameters and answers; `/openapi.json` is made from them.
 extension HubAPI {
-  var routes: [HubRoute] { readers + gatewayReaders + operators + ofGateways + (web == nil ? [] : ofPages) }
+  var routes: [HubRoute] { readers + gatewayReaders + operators + ofGateways + (web == nil ? [] : ofPages + ofPushes) }
 
   // MARK: Parameters
 
@@ -263,6 +263,37 @@ extension HubAPI {
           "audit",
           ["id": .whole, "at": .whole, "who": .text, "way": .text, "what": .text, "gateway?": .text, "detail": [:]]),
         handler: reading { try $0.auditRecords(before: try $1.bound("before") ?? .max, limit: try $1.pageLimit()) }),
+    ]
+  }
+
+  private static let devices: Schema = [
+    "key?": .text, "session?": .text,
+    "devices": .list([
+      "id": .text, "person": .text, "device": .text, "alerts": .truth, "channels": .list(.text), "created_at": .whole,
+      "pushed_at?": .whole, "failing_since?": .whole, "error?": .text,
+    ]),
+  ]
+
+  /// Only with `[web]`.
+  private var ofPushes: [HubRoute] {
+    [
+      HubRoute(
+        .get, "/v1/push", .read, "The hub's key for pushes, and the person's browsers that get them.",
+        answer: Self.devices, handler: pushes),
+      HubRoute(
+        .post, "/v1/push", .read, "Pushes news to this browser from now on.",
+        body: [
+          "endpoint": .text, "key": .text, "auth": .text, "device": .text, "alerts?": .truth, "channels?": .list(.text),
+        ], answer: ["id": .text, "session": .text], refusals: [409],
+        handler: subscribe),
+      HubRoute(
+        .delete, "/v1/push/{device}", .read, "Ends the pushes to one of the person's browsers.", answer: Self.ok,
+        refusals: [404], handler: endPush),
+      HubRoute(
+        .get, "/v1/push/all", .administer, "All browsers that get pushes.", answer: Self.devices, handler: allPushes),
+      HubRoute(
+        .delete, "/v1/push/all/{device}", .administer, "Ends the pushes to a browser.", answer: Self.ok,
+        refusals: [404], handler: endAnyPush),
     ]
   }
 

@@ -91,6 +91,9 @@ actor HubAlerts {
     } else if location == nil, stores.probe.isDiskFull {
       let words = "the disk of the database of \(name) is full: nothing is stored"
       read(AlertSubject(.hubDatabase, name), .bad(text: words))
+    } else if stores.lock.isLong {
+      let words = "the database of \(name) is locked by another program: nothing is stored"
+      read(AlertSubject(.hubDatabase, name), .bad(text: words))
     } else if problem == nil {
       read(AlertSubject(.hubDatabase, name), .well)
     }
@@ -239,11 +242,7 @@ actor HubAlerts {
   }
 
   private func readDisk() {
-    guard let location, settings.diskFree > 0 else { return }
-    var space = statvfs()
-    guard statvfs(location, &space) == 0 else { return }
-    let size = UInt64(space.f_bavail).multipliedReportingOverflow(by: UInt64(space.f_frsize))
-    let free = size.overflow ? Int64.max : Int64(clamping: size.partialValue)
+    guard let location, settings.diskFree > 0, let free = FullDisk.free(at: location) else { return }
     let subject = AlertSubject(.hubDiskFull, name)
     if free < settings.diskFree {
       read(subject, .bad(text: "only \(free >> 20) MiB are free where the database of \(name) is", value: Double(free)))

@@ -15,7 +15,7 @@ enum HubSchema {
       journals, joined, lanes, positions, dialect == .sqlite ? updatesInRows : "SELECT 1", pages, alerts, access,
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
       steadyClock, signInKey, reading, tokenGateways, retention, replaced, told, contactClocks, wantedHearers,
-      sources(dialect), queueClock, settled, waysByMessage(dialect), statesByTime,
+      sources(dialect), queueClock, settled, waysByMessage(dialect), statesByTime, pushes, messagesByTime, search,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -262,6 +262,41 @@ enum HubSchema {
 
   /// When each gateway's state came. Hubs look each second for new ones, and the table has the bodies of all states.
   private static let statesByTime = "CREATE INDEX states_by_time ON states(at, gateway) WHERE name = 'gateway'"
+
+  /// `push_key`: by which push services know this database's hubs; one row, made at first use. `push_subscriptions`: browsers that get pushes.
+  /// `session`: the digest of the session's token, with which it ends. `channels`: a JSON array of channels' digests, `*` for all messages. `message`,
+  /// `alert`: what is not newer was pushed, or is none of the person's choice. `next_at`: a push is not tried before. Milliseconds since 1970.
+  private static let pushes = """
+    CREATE TABLE push_key(place INTEGER PRIMARY KEY, key TEXT NOT NULL);
+    CREATE TABLE push_subscriptions(
+      id TEXT PRIMARY KEY, person TEXT NOT NULL, session TEXT NOT NULL, device TEXT NOT NULL, endpoint TEXT NOT NULL,
+      key TEXT NOT NULL, auth TEXT NOT NULL, alerts INTEGER NOT NULL, channels TEXT NOT NULL,
+      message INTEGER NOT NULL, alert INTEGER NOT NULL, created_at INTEGER NOT NULL, pushed_at INTEGER,
+      next_at INTEGER NOT NULL DEFAULT 0, failures INTEGER NOT NULL DEFAULT 0, failing_since INTEGER, error TEXT
+    ) WITHOUT ROWID;
+    CREATE INDEX push_subscriptions_by_person ON push_subscriptions(person);
+    CREATE INDEX push_subscriptions_by_session ON push_subscriptions(session)
+    """
+
+  /// SQL: the number of the sixteen days of a message's time. A list of any time reads from each period that has messages as many rows as it shows.
+  static func periodOfMessage(_ at: String) -> String { "\(at) / 1382400000" }
+
+  /// Messages by time, and in each period by position; and by gateway. A message of which only the position is left has no time.
+  private static let messagesByTime = """
+    UPDATE messages SET at = \(timeOfEmptied) WHERE identity = \(HubStore.identityOfEmptied);
+    CREATE INDEX messages_by_time ON messages((\(periodOfMessage("at"))), position, at);
+    CREATE INDEX heard_by_gateway ON heard(gateway, message, at)
+    """
+
+  /// Blocks of messages, by the last one's position: `positions` of all as distances, and for each slot its messages (`SearchBlock`).
+  private static let search = """
+    CREATE TABLE search_blocks(through INTEGER PRIMARY KEY, positions TEXT NOT NULL);
+    CREATE TABLE search_places(
+      through INTEGER NOT NULL, slot INTEGER NOT NULL, places TEXT NOT NULL, PRIMARY KEY(through, slot))
+    """
+
+  /// Before every time that a list may begin with.
+  static let timeOfEmptied = -(1 << 53)
 }
 
 /// The version of tables on a server, which several hubs share: a hub of a newer version may upgrade them at any time.

@@ -62,9 +62,12 @@ final class DatabaseProbe: Sendable {
     (self.identityQuery, self.file) = (identityQuery, file)
   }
 
-  /// `write`: writes something small.
-  func tests(_ disk: FullDisk, write: @escaping @Sendable () async throws -> Void) {
-    disk.testWrite.withLock { $0 = write }
+  /// `write`: writes something small; `free`: the bytes that are free on the disk, `nil`: unknown.
+  func tests(
+    _ disk: FullDisk, free: @escaping @Sendable () -> Int64? = { nil },
+    write: @escaping @Sendable () async throws -> Void
+  ) {
+    disk.test.withLock { $0 = FullDisk.Test(free: free, write: write) }
     self.disk.withLock { $0 = disk }
   }
 
@@ -169,12 +172,19 @@ final class DatabaseProbe: Sendable {
 
 /// Whether the disk of the database has no room for what is written.
 final class FullDisk: Sendable {
-  /// A full disk may have room for something small: there is room when nothing has failed for so long, and a small write succeeds.
+  fileprivate struct Test: Sendable {
+    let free: @Sendable () -> Int64?
+    let write: @Sendable () async throws -> Void
+  }
+
+  /// A full disk may have room for something small, also in a log that is there already: there is room when nothing has failed for so long, the disk has room
+  /// for some batches, and a small write succeeds.
   private static let quiet: Duration = .seconds(20)
+  private static let leastFree: Int64 = 16 << 20
 
   /// `nil`: there is room.
   private let lastFailure = Mutex<ContinuousClock.Instant?>(nil)
-  fileprivate let testWrite = Mutex<(@Sendable () async throws -> Void)?>(nil)
+  fileprivate let test = Mutex<Test?>(nil)
 
   var isFull: Bool { lastFailure.withLock { $0 != nil } }
 
@@ -193,12 +203,23 @@ final class FullDisk: Sendable {
 
   /// If the disk was full, writes something small after a while.
   func testIfFull(at now: ContinuousClock.Instant = .now) async {
-    guard let last = lastFailure.withLock({ $0 }), now - last > Self.quiet, let write = testWrite.withLock({ $0 })
+    guard let last = lastFailure.withLock({ $0 }), now - last > Self.quiet, let test = test.withLock({ $0 }),
+      test.free().map({ $0 >= Self.leastFree }) ?? true
     else { return }
     // `try?`: it is written again after a while.
-    guard (try? await write()) != nil else { return }
+    guard (try? await test.write()) != nil else { return }
     lastFailure.withLock { $0 = nil }
     HubLog.write(.notice, "the disk has room again")
+  }
+}
+
+extension FullDisk {
+  /// The bytes that are free where the file is; `nil`: unknown.
+  static func free(at location: String) -> Int64? {
+    var space = statvfs()
+    guard statvfs(location, &space) == 0 else { return nil }
+    let size = UInt64(space.f_bavail).multipliedReportingOverflow(by: UInt64(space.f_frsize))
+    return size.overflow ? .max : Int64(clamping: size.partialValue)
   }
 }
 

@@ -17,6 +17,7 @@ extension HubAPI {
       [
         "ready": problem == nil, "reason": problem?.rawValue, "disk": stores.probe.isDiskFull ? "full" : nil,
         "database": stores.lock.isLong ? "locked" : nil,
+        "pushes": stores.metrics.now.failingPushes > 0 ? "failing" : nil,
       ],
       status: problem == nil ? .ok : .serviceUnavailable)
   }
@@ -35,7 +36,16 @@ extension HubAPI {
     batchMetrics(&text, counts)
     databaseMetrics(&text, counts)
     alertMetrics(&text)
+    pushMetrics(&text, counts)
     return text
+  }
+
+  private func pushMetrics(_ text: inout PrometheusText, _ counts: HubMetrics.Counts) {
+    guard web != nil else { return }
+    text.metric("meshpost_hub_pushes_total", .counter, "Pushes to browsers.", "result", counts.pushes)
+    text.gauge("meshpost_hub_push_subscriptions", "Browsers that get pushes.", counts.pushSubscriptions)
+    text.gauge(
+      "meshpost_hub_push_subscriptions_failing", "Browsers whose last push failed.", counts.failingPushes)
   }
 
   private func processMetrics(_ text: inout PrometheusText) {

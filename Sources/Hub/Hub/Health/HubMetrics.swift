@@ -27,6 +27,9 @@ final class HubMetrics: Sendable {
 
   enum Login: String, CaseIterable { case unknown, forbidden }
 
+  /// How an attempt to push ended; `gone`: the browser has unsubscribed.
+  enum Push: String, CaseIterable { case sent, gone, failed }
+
   enum Encoding: String, CaseIterable {
     case plain, deflate, dictionary
 
@@ -73,6 +76,10 @@ final class HubMetrics: Sendable {
     var failedCommits: [HubDatabaseError.Kind: Int] = [:]
     var slow = 0
     var purged: [PurgedTable: Int] = [:]
+    var pushes: [Push: Int] = [:]
+    var pushSubscriptions = 0
+    /// Of them, those whose last push failed.
+    var failingPushes = 0
   }
 
   private let counts = Mutex(Counts())
@@ -92,6 +99,10 @@ final class HubMetrics: Sendable {
   func wasBusy(_ reason: Busy) { counts.withLock { $0.busy[reason, default: 0] += 1 } }
   func refused(_ login: Login) { counts.withLock { $0.logins[login, default: 0] += 1 } }
   func refusedBatch() { counts.withLock { $0.refusedBatches += 1 } }
+  func pushed(_ push: Push) { counts.withLock { $0.pushes[push, default: 0] += 1 } }
+  func pushes(subscriptions: Int, failing: Int) {
+    counts.withLock { ($0.pushSubscriptions, $0.failingPushes) = (subscriptions, failing) }
+  }
   func wasSlow() { counts.withLock { $0.slow += 1 } }
   func purged(_ rows: Int, of table: PurgedTable) { counts.withLock { $0.purged[table, default: 0] += rows } }
 

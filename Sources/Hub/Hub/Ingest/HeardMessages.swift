@@ -12,8 +12,8 @@ extension HubStore {
     let gateway: String
     let arrived: Int64
 
-    /// At most the arrival, also with a gateway's clock that is ahead.
-    var at: Int64 { min(heard.at ?? arrived, arrived) }
+    /// At most the arrival, also with a gateway's clock that is ahead; and not before 1970, so that all messages are in few periods of the index of times.
+    var at: Int64 { max(0, min(heard.at ?? arrived, arrived)) }
     var sent: Int64 { min(heard.sent, arrived) }
     var hearer: MessageHearer { MessageHearer(identity: heard.identity, gateway: gateway) }
 

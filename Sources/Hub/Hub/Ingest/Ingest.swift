@@ -5,6 +5,23 @@ final class Ingest: Sendable {
   /// Limits of one transaction; other events count as several.
   private static let maxEvents = 4000.0
   private static let maxBytes = Double(4 << 20)
+  /// A batch that costs more is stored in parts, a transaction each: a thousand documents would keep the database from all others for more than a second.
+  private static let partCost = 2000
+
+  /// A batch that is to be stored.
+  struct Waiting: Sendable {
+    fileprivate let parts: [Coalescer<PreparedBatch, HubStore.IngestAnswer>.Ticket]
+
+    /// Returns when the batch is on disk or is refused. What is stored of one that is refused then is known when its gateway sends it again.
+    func answer() async throws -> HubStore.IngestAnswer {
+      var answer = HubStore.IngestAnswer.acknowledged(0)
+      for part in parts {
+        answer = try await part.answer()
+        guard case .acknowledged = answer else { break }
+      }
+      return answer
+    }
+  }
 
   private let stores: [HubStore]
   private let writers: [Coalescer<PreparedBatch, HubStore.IngestAnswer>]
@@ -37,8 +54,9 @@ final class Ingest: Sendable {
   func take(_ batch: PreparedBatch) async throws -> HubStore.IngestAnswer { try await begin(batch).answer() }
 
   /// Queues the batch behind the gateway's others.
-  func begin(_ batch: PreparedBatch) -> Coalescer<PreparedBatch, HubStore.IngestAnswer>.Ticket {
-    writers[Self.place(batch.gateway, of: writers.count)].begin(batch)
+  func begin(_ batch: PreparedBatch) -> Waiting {
+    let writer = writers[Self.place(batch.gateway, of: writers.count)]
+    return Waiting(parts: batch.parts(most: Self.partCost).map { writer.begin($0) })
   }
 
   func listen(_ listener: @escaping @Sendable (HubChange) -> Void) async {

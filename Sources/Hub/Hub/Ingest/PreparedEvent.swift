@@ -233,8 +233,32 @@ struct PreparedBatch: Sendable {
   ) {
     (self.gateway, self.epoch, self.lane, self.after, at) = (gateway, epoch, lane, after, now)
     self.events = events.map { PreparedEvent($0, from: gateway, epoch: epoch) }
-    bytes = self.events.reduce(256) { $0 + $1.body.utf8.count * 2 + 256 }
-    cost = self.events.reduce(0) { $0 + $1.effect.cost }
+    (bytes, cost) = (0, 0)
+    weigh()
+  }
+
+  private mutating func weigh() {
+    bytes = events.reduce(256) { $0 + $1.body.utf8.count * 2 + 256 }
+    cost = events.reduce(0) { $0 + $1.effect.cost }
+  }
+
+  /// Its parts of at most this cost, or one event, in order: each follows the one before.
+  func parts(most: Int) -> [PreparedBatch] {
+    guard cost > most, isOrdered else { return [self] }
+    var (parts, part, left) = ([PreparedBatch](), self, events[...])
+    while let first = left.first {
+      var (count, sum) = (1, first.effect.cost)
+      while count < left.count, sum + left[left.startIndex + count].effect.cost <= most {
+        sum += left[left.startIndex + count].effect.cost
+        count += 1
+      }
+      part.events = Array(left.prefix(count))
+      part.weigh()
+      parts.append(part)
+      part.after = part.events.last?.event.seq
+      left = left.dropFirst(count)
+    }
+    return parts
   }
 }
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-import EventLoop
 import FoundationEssentials
 import Glibc
 import HTTP
 import JSON
-import Sockets
 import Synchronization
 import UntrustedText
 
@@ -183,10 +181,8 @@ extension OpenIDProvider.Metadata {
   }
 }
 
-/// A request to a provider. Sign-ins are rare: each request has its own thread, loop and connection.
+/// A request to a provider.
 struct ProviderRequest: Sendable {
-  private static let limit: Duration = .seconds(15)
-
   let url: String
   /// The fields of a POST; `nil`: it is a GET.
   var form: [(String, String)]?
@@ -195,41 +191,17 @@ struct ProviderRequest: Sendable {
   let authorities: String?
 
   func send() async throws(OpenIDFailure) -> HTTPResponse {
-    let result: Result<HTTPResponse, OpenIDFailure> = await withCheckedContinuation { ended in
-      DetachedThread.run {
-        let loop = EventLoop()
-        var result: Result<HTTPResponse, OpenIDFailure> = .failure(.unavailable("it was abandoned"))
-        loop.run { result = await self.result(on: loop) }
-        ended.resume(returning: result)
-      }
-    }
-    return try result.get()
-  }
-
-  private func result(on loop: EventLoop) async -> Result<HTTPResponse, OpenIDFailure> {
-    guard OpenIDSettings.isAllowed(url), let (endpoint, target) = HTTPEndpoint.parse(url, allowsQuery: true) else {
-      return .failure(.unavailable("\(url) is not allowed: expected an address with https://"))
-    }
-    do {
-      guard case .tcp(_, _, let isSecure) = endpoint else { return .failure(.unavailable(url)) }
-      let tls = isSecure ? try TLSContext(authorities: authorities) : nil
-      let client = HTTPClient(endpoint, tls: tls, on: loop)
-      defer { client.close() }
-      let request = request(target.isEmpty ? "/" : target)
-      return .success(try await loop.withTimeout(Self.limit) { try await client.send(request, timeout: Self.limit) })
-    } catch is TimedOut {
-      return .failure(.unavailable("\(url): no answer in time"))
-    } catch {
-      return .failure(.unavailable("\(url): \(error)"))
-    }
-  }
-
-  private func request(_ target: String) -> HTTPRequest {
-    var headers: HTTPHeaders = ["Accept": "application/json", "User-Agent": "meshpost-hub", "Connection": "close"]
+    var headers: HTTPHeaders = ["Accept": "application/json"]
     if let authorization { headers.add("Authorization", authorization) }
-    guard let form else { return HTTPRequest("GET", target, headers: headers) }
-    headers.add("Content-Type", "application/x-www-form-urlencoded")
-    return HTTPRequest("POST", target, headers: headers, body: Array(Self.encode(form).utf8))
+    if form != nil { headers.add("Content-Type", "application/x-www-form-urlencoded") }
+    let request = OutgoingRequest(
+      method: form == nil ? "GET" : "POST", url: url, headers: headers,
+      body: form.map { Array(Self.encode($0).utf8) } ?? [], authorities: authorities)
+    do {
+      return try await request.send()
+    } catch {
+      throw .unavailable("\(url)\(error.words)")
+    }
   }
 
   static func encode(_ fields: [(String, String)]) -> String {

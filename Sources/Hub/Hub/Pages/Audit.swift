@@ -13,7 +13,7 @@ public struct AuditRecord: Sendable {
   /// The name of a person or a token; empty: unknown.
   public var who: String
   public var signInMethod: SignInMethod
-  /// `signed_in`, `sign_in_refused`, `command`, `document`, `person`, `alert`, `gateway`.
+  /// `signed_in`, `sign_in_refused`, `command`, `document`, `person`, `alert`, `gateway`, `push`.
   public var what: String
   public var gateway: String?
   /// JSON, without secrets.

@@ -134,8 +134,9 @@ extension HubStore {
     }
   }
 
-  /// Ends a person's sessions, and forgets the known browsers.
+  /// Ends a person's sessions and pushes, and forgets the known browsers.
   private func forget(_ name: String) throws(HubDatabaseError) {
+    try database.run("DELETE FROM push_subscriptions WHERE person = ?1", name)
     try database.run("DELETE FROM web_sessions WHERE person = ?1", name)
     try database.run("DELETE FROM known_browsers WHERE person = ?1", name)
   }
@@ -279,11 +280,12 @@ extension HubStore {
 
   func endSession(_ token: String) throws(HubDatabaseError) {
     try transaction { () throws(HubDatabaseError) -> Void in
+      try database.run("DELETE FROM push_subscriptions WHERE session = ?1", Self.digest(token))
       try database.run("DELETE FROM web_sessions WHERE digest = ?1", Self.digest(token))
     }
   }
 
-  private static func digest(_ token: String) -> String { Digest.sha256(Array(token.utf8)).hex }
+  static func digest(_ token: String) -> String { Digest.sha256(Array(token.utf8)).hex }
 
   // MARK: Tokens
 

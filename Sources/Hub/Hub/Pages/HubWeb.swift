@@ -31,6 +31,7 @@ final class HubWeb: Sendable {
   let openIDLog = ThrottledLog(HubLog.write)
   /// `nil`: people sign in with passwords only.
   let provider: OpenIDProvider?
+  let pushes: PushSender
   private let started = ContinuousClock.now
 
   /// The error is about the folder of the pages, or about the client's secret.
@@ -38,6 +39,7 @@ final class HubWeb: Sendable {
     let files = try settings.files()
     (self.settings, self.stores, self.files, self.refused) = (settings, stores, files, refused)
     webGuard = WebGuard(names: settings.names)
+    pushes = PushSender(stores, settings)
     provider = settings.openID.map { OpenIDProvider($0, callback: settings.url + "/oidc/back") }
   }
 

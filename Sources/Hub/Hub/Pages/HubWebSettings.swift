@@ -18,6 +18,8 @@ public struct HubWebSettings: Sendable, Equatable {
   public var sessionDays: Int64
   /// `[web.oidc]`.
   public var openID: OpenIDSettings?
+  /// The hosts of push services that browsers may name; `*.` before a name: all hosts below it. Empty: there are no pushes.
+  public var pushServices: [String]
 
   /// Whether browsers send the cookie over TLS only.
   var isSecure: Bool { url.begins(with: "https://") }
@@ -43,6 +45,10 @@ public struct HubWebSettings: Sendable, Equatable {
     pages = table.string("pages") ?? Self.pages
     sessionDays = table.integer("session_days", in: 1...365, default: 30)
     if !pages.hasPrefix("/") { table.note("pages", "\"\(pages)\" is not absolute") }
+    pushServices = table.optionalStrings("push_services") ?? PushServices.usual
+    if !pushServices.allSatisfy(PushServices.isAllowed) {
+      table.note("push_services", "expected names of hosts, such as \"push.example.org\" or \"*.example.org\"")
+    }
     if var inner = table.optionalTable("oidc") {
       openID = OpenIDSettings(&inner)
       table.note(from: inner)

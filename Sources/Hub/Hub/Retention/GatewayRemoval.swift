@@ -4,41 +4,70 @@
 ///
 /// What others have of it stays theirs: messages that another gateway heard, too, and the lists of other gateways.
 extension HubStore {
-  /// The tables with rows of one gateway, each with a column that few of them share. The row that makes it known is the last one: after an
-  /// interruption the same call finishes the removal.
+  /// The tables with rows of one gateway besides its events, each with a column that few of them share.
   private static let rowsOfOne = [
-    ("events", "id"), ("contacts", "key"), ("updates", "seq"), ("lost_updates", "source"), ("buckets", "name"),
+    ("contacts", "key"), ("updates", "seq"), ("lost_updates", "source"), ("buckets", "name"),
     ("wanted_hearers", "hearer"), ("commands", "id"), ("documents", "key"), ("states", "name"), ("alerts", "id"),
-    ("gateway_channels", "channel"), ("epochs", "epoch"), ("gateways", "id"),
+    ("gateway_channels", "channel"), ("epochs", "epoch"),
   ]
+  private static let events = ("events", "id")
+  /// A gateway of which something has come in each of so many rounds is there again.
+  private static let rounds = 3
 
   /// Returns the numbers of deleted events, and of messages that nobody else heard. It calls `paused` between steps, with the duration of the last
-  /// step; an error from there stops it.
+  /// step; an error from there stops it. The row that makes the gateway known is the last one: after an interruption the same call finishes the
+  /// removal. The row stays if the gateway sends meanwhile.
   public func removeGateway(
     _ gateway: String, paused: @Sendable (Duration) async throws -> Void
   ) async throws -> (events: Int, messages: Int) {
-    var (events, messages, last) = (0, 0, Int64(0))
-    var begun = ContinuousClock.now
-    while let step = try removeHearer(gateway, after: last) {
-      (last, messages) = (step.last, messages + step.messages)
-      try await paused(ContinuousClock.now - begun)
-      begun = .now
-    }
-    for (table, key) in Self.rowsOfOne {
-      let its = "FROM \(table) WHERE \(table == "gateways" ? "id" : "gateway") = ?1"
-      // By the number alone if it is no other gateway's: a database might go through all rows of the gateway instead.
-      let found = ["events", "alerts", "gateways"].contains(table) ? "FROM \(table) WHERE" : "\(its) AND"
-      var rows = 1
-      while rows > 0 {
-        begun = .now
-        rows = try database.transaction { () throws(HubDatabaseError) in
-          try database.run("DELETE \(found) \(key) IN (SELECT \(key) \(its) LIMIT \(Purge.step))", gateway)
-        }
-        if table == "events" { events += rows }
+    var (events, messages) = (0, 0)
+    for _ in 0..<Self.rounds {
+      events += try await removeRows(Self.events, of: gateway, paused)
+      // Behind the events: those of a batch that comes from now on show that there is more to remove.
+      var (last, begun) = (Int64(0), ContinuousClock.now)
+      while let step = try removeHearer(gateway, after: last) {
+        (last, messages) = (step.last, messages + step.messages)
         try await paused(ContinuousClock.now - begun)
+        begun = .now
       }
+      for table in Self.rowsOfOne { _ = try await removeRows(table, of: gateway, paused) }
+      if try forget(gateway) { break }
     }
     return (events, messages)
+  }
+
+  private func removeRows(
+    _ place: (table: String, key: String), of gateway: String, _ paused: @Sendable (Duration) async throws -> Void
+  ) async throws -> Int {
+    let (table, key) = place
+    let its = "FROM \(table) WHERE gateway = ?1"
+    // By the number alone if it is no other gateway's: a database might go through all rows of the gateway instead.
+    let found = ["events", "alerts"].contains(table) ? "FROM \(table) WHERE" : "\(its) AND"
+    var (all, rows) = (0, 1)
+    while rows > 0 {
+      let begun = ContinuousClock.now
+      rows = try database.transaction { () throws(HubDatabaseError) in
+        try database.lock(gateway)
+        return try database.run("DELETE \(found) \(key) IN (SELECT \(key) \(its) LIMIT \(Purge.step))", gateway)
+      }
+      all += rows
+      try await paused(ContinuousClock.now - begun)
+    }
+    return all
+  }
+
+  /// Deletes the row that makes the gateway known. False: a batch that was under way has stored something meanwhile. Batches take the lock, too.
+  private func forget(_ gateway: String) throws(HubDatabaseError) -> Bool {
+    try database.transaction { () throws(HubDatabaseError) in
+      try database.lock(gateway)
+      for (table, _) in [Self.events] + Self.rowsOfOne {
+        let rows = try database.number(
+          "SELECT count(*) FROM (SELECT 1 FROM \(table) WHERE gateway = ?1 LIMIT 1) one", gateway)
+        if rows > 0 { return false }
+      }
+      try database.run("DELETE FROM gateways WHERE id = ?1", gateway)
+      return true
+    }
   }
 
   /// SQL: the identity of a message of which only the position is left. No report has it: an identity of a gateway's own has two slashes.
@@ -62,7 +91,8 @@ extension HubStore {
         "DELETE FROM messages WHERE \(own) AND position < (SELECT max(position) FROM messages)", after, last, gateway)
       let emptied = try database.run(
         """
-        UPDATE messages SET body = '', channel = NULL, at = 0, identity = \(Self.identityOfEmptied) WHERE \(own)
+        UPDATE messages SET body = '', channel = NULL, at = \(HubSchema.timeOfEmptied),
+        identity = \(Self.identityOfEmptied) WHERE \(own)
         """, after, last, gateway)
       try database.run("DELETE FROM heard WHERE message > ?1 AND message <= ?2 AND gateway = ?3", after, last, gateway)
       return deleted + emptied

@@ -26,15 +26,18 @@ struct ListQuery: Sendable {
   fileprivate var start: Int64 { after ?? before ?? .max }
   /// Whether a body has the words, its sender's name those of it, and an event the channel.
   fileprivate func isIn(_ body: String, ofEvent: Bool) -> Bool {
+    guard words != nil || from != nil || ofEvent else { return true }
     // `try?`: stored values were valid JSON when they arrived.
     guard let body = try? JSONValue(parsing: body) else { return false }
     if ofEvent, let channel, body["channel"]?.string?.utf8.elementsEqual(channel.utf8) != true { return false }
     if let from, !from.match(sender: body) { return false }
     return words?.match(message: body) ?? true
   }
-  fileprivate var isFiltered: Bool {
-    since != nil || until != nil || words != nil || from != nil || channel != nil || gateway != nil
-  }
+  fileprivate var isOfTime: Bool { since != nil || until != nil }
+  private var isOfContent: Bool { words != nil || from != nil || channel != nil }
+  fileprivate var isFiltered: Bool { isOfTime || isOfContent }
+  /// Of messages: whether their times alone decide.
+  fileprivate var isOfTimeAlone: Bool { isOfTime && !isOfContent && gateway == nil }
 }
 
 /// Pages of messages and events from either end, filtered. An answer reads a bounded number of rows: it has the rows it found, and `next` to
@@ -42,7 +45,7 @@ struct ListQuery: Sendable {
 extension HubStore {
   /// Rows whose texts are in memory at once, and the largest body that is searched.
   private static let searchBatch = 64
-  private static let maxSearchedBytes = 16 * 1024
+  static let maxSearchedBytes = 16 * 1024
   /// A gateway's clock is assumed to be wrong by less than this.
   private static let clockError: Int64 = 86_400_000
 
@@ -54,23 +57,109 @@ extension HubStore {
 
   /// Messages of all gateways: `{"messages": [{"position", "body", "heard"}], "next"}`.
   func messages(_ query: ListQuery) throws(HubDatabaseError) -> [UInt8] {
-    let settled = database.unsettledPosition.map { "AND position < \($0)" } ?? ""
-    let isHearer = "EXISTS (SELECT 1 FROM heard h WHERE h.message = m.position AND h.gateway = ?6)"
-    let gateway = "(CAST(?6 AS TEXT) IS NULL OR \(isHearer))"
-    let heard = "(SELECT sum(\(bytes("h.body"))) FROM heard h WHERE h.message = m.position)"
-    // The time by the gateway's own report.
-    let own = "(SELECT h.at FROM heard h WHERE h.message = messages.position AND h.gateway = ?6)"
-    let at = query.gateway == nil ? "at" : "coalesce(\(own), at) AS at"
-    let came = "CASE WHEN arrived = 0 THEN at ELSE arrived END AS came"
-    let found = try find(
-      query, from: "messages", key: "position",
-      scan: """
-        SELECT position, \(at), channel, \(came) FROM messages
-        WHERE position \(query.comparison) ?1 AND identity <> \(Self.identityOfEmptied) \(settled)
-        """, came: "came", filter: "(CAST(?5 AS TEXT) IS NULL OR m.channel = ?5) AND \(gateway)",
-      values: [query.channel, query.gateway], size: "\(bytes("b.body")) + coalesce(\(heard), 0)")
+    let words = (query.words?.words ?? []) + (query.from?.words ?? [])
+    let slots = SearchBlock.slots(words: words, channel: query.channel)
+    let found = try slots.isEmpty ? findWithoutContent(query) : find(query, in: slots)
     let list = try joined(found.rows)
     return JSONWriter.object(["messages": list.map { RawJSON($0.json) }, "next": found.next])
+  }
+
+  private func findWithoutContent(_ query: ListQuery) throws(HubDatabaseError) -> Found {
+    let heard = "(SELECT sum(\(bytes("h.body"))) FROM heard h WHERE h.message = m.position)"
+    return try find(
+      query, from: "messages", key: "position", scan: scan(query), came: "came",
+      filter: "(CAST(?5 AS TEXT) IS NULL OR m.channel = ?5)", values: [query.channel, query.gateway],
+      size: "\(bytes("b.body")) + coalesce(\(heard), 0)")
+  }
+
+  /// The messages with the query's words and of its channel, by their slots.
+  private func find(_ query: ListQuery, in slots: [Int64]) throws(HubDatabaseError) -> Found {
+    let budget = ReadBudget()
+    var looked = Candidates()
+    if let few = try positionsOfTime(query) {
+      looked.positions = few
+    } else {
+      looked = try candidates(
+        slots, from: query.start, isNewestFirst: query.isNewestFirst, most: ReadBudget.mostRows, budget)
+      if let since = query.since, query.isNewestFirst, try haveCome(looked.positions, before: since - Self.clockError) {
+        looked.next = nil
+      }
+    }
+    let (rows, last, isFull) = try search(query, looked.positions, "messages", "position", budget)
+    let isWhole = looked.next == nil && last == looked.positions.last
+    return Found(rows: rows, next: isFull && !isWhole ? last : looked.next)
+  }
+
+  /// All positions behind the query's start of the messages of its time; `nil`: its time has too many, or it is of the reports of a gateway.
+  private func positionsOfTime(_ query: ListQuery) throws(HubDatabaseError) -> [Int64]? {
+    guard query.isOfTime, query.gateway == nil else { return nil }
+    let settled = database.unsettledPosition.map { "AND position < \($0)" } ?? ""
+    let (first, last) = ("CAST(?1 AS BIGINT)", "CAST(?2 AS BIGINT)")
+    let period = HubSchema.periodOfMessage
+    // Those on the other side of the start are counted: looking for the rest of them could be looking at all.
+    let found = try database.rows(
+      """
+      SELECT position FROM messages WHERE \(period("at")) >= \(period(first)) AND \(period("at")) <= \(period(last))
+      AND at >= \(first) AND at <= \(last) \(settled) LIMIT ?3
+      """,
+      [query.since ?? Int64(HubSchema.timeOfEmptied) + 1, query.until ?? Int64.max, ReadBudget.mostRows + 1]
+    ) { $0.integer(0) }
+    guard found.count <= ReadBudget.mostRows else { return nil }
+    return query.isNewestFirst
+      ? found.filter { $0 < query.start }.sorted(by: >) : found.filter { $0 > query.start }.sorted()
+  }
+
+  /// Whether the last of these messages came before this time, as far as that is known: no later row is newer.
+  private func haveCome(_ positions: [Int64], before time: Int64) throws(HubDatabaseError) -> Bool {
+    let rows = Array(positions.suffix(Self.searchBatch))
+    var newest: Int64?
+    try database.read([
+      HubCall(
+        "SELECT m.arrived FROM @rows JOIN messages m ON m.position = v.position", ["position": rows]
+      ) { row in
+        let arrived = row.integer(0)
+        newest = max(newest ?? 0, arrived == 0 ? .max : arrived)
+      }
+    ])
+    return newest.map { $0 < time } ?? false
+  }
+
+  /// The messages to look at, by the index that leaves out most of them: those of a gateway, with the times of its own reports; those of a time; all.
+  private func scan(_ query: ListQuery) -> String {
+    func settled(_ position: String) -> String { database.unsettledPosition.map { "AND \(position) < \($0)" } ?? "" }
+    func came(_ message: String) -> String {
+      "CASE WHEN \(message).arrived = 0 THEN \(message).at ELSE \(message).arrived END AS came"
+    }
+    if query.gateway != nil {
+      // A report whose message another transaction deleted meanwhile counts as a row: fewer rows than asked for are the last ones.
+      return """
+        SELECT r.message AS position, r.at, x.channel, \(came("x")) FROM (SELECT h.message, h.at FROM heard h
+        WHERE h.gateway = ?6 AND h.message \(query.comparison) ?1 \(settled("h.message"))
+        ORDER BY h.message \(query.order) LIMIT ?2) r LEFT JOIN messages x ON x.position = r.message
+        """
+    }
+    guard query.isOfTimeAlone else {
+      return """
+        SELECT position, at, channel, \(came("messages")) FROM messages
+        WHERE position \(query.comparison) ?1 AND identity <> \(Self.identityOfEmptied) \(settled("position"))
+        """
+    }
+    // Takes the rows from each period in turn: late reports have high positions and early times.
+    let period = HubSchema.periodOfMessage
+    let first = "coalesce(CAST(?3 AS BIGINT), \(HubSchema.timeOfEmptied + 1))"
+    let last = "coalesce(CAST(?4 AS BIGINT), \(Int64.max))"
+    let each = """
+      FROM messages x WHERE \(period("x.at")) = p.period AND x.position \(query.comparison) ?1 \(settled("x.position"))
+      AND x.at >= \(first) AND x.at <= \(last) ORDER BY x.position \(query.order) LIMIT ?2
+      """
+    return """
+      WITH RECURSIVE p(period) AS (SELECT min(\(period("at"))) FROM messages WHERE \(period("at")) >= \(period(first))
+      UNION ALL SELECT (SELECT min(\(period("n.at"))) FROM messages n WHERE \(period("n.at")) > p.period) FROM p
+      WHERE p.period <= \(period(last)))
+      SELECT e.position, e.at, e.channel, \(came("e"))
+      FROM p \(joinRows("messages", "position", ["position", "at", "channel", "arrived"], each))
+      WHERE p.period <= \(period(last))
+      """
   }
 
   /// A gateway's events: `{"events" or "messages": [{"id", "epoch", "seq", "at", "trusted", "kind", "body"}], "next"}`.
@@ -109,10 +198,13 @@ extension HubStore {
   }
 
   /// SQL: joins the events `e` that a query of events `x` selects for each row of the table before it. `events`: that query, from FROM.
-  func joinEvents(_ events: String) -> String {
+  func joinEvents(_ events: String) -> String { joinRows("events", "id", ["id", "at", "body"], events) }
+
+  /// SQL: joins the rows `e` of a table that a query of its rows `x` selects for each row of the table before it. `rows`: that query, from FROM.
+  private func joinRows(_ table: String, _ key: String, _ columns: [String], _ rows: String) -> String {
     database.supportsLateral
-      ? "CROSS JOIN LATERAL (SELECT x.id, x.at, x.body \(events)) e"
-      : "JOIN events e ON e.id IN (SELECT x.id \(events))"
+      ? "CROSS JOIN LATERAL (SELECT \(columns.map { "x.\($0)" }.joined(separator: ", ")) \(rows)) e"
+      : "JOIN \(table) e ON e.\(key) IN (SELECT x.\(key) \(rows))"
   }
 
   /// The keys of a page's rows. `scan` selects the rows to look at, `filter` those that count; `?1` is the start, `?2` the number of rows to look
@@ -123,7 +215,8 @@ extension HubStore {
   ) throws(HubDatabaseError) -> Found {
     let order = query.order
     let searchesBodies = query.words != nil || query.from != nil || (table == "events" && query.channel != nil)
-    let window = query.isFiltered ? Int64(ReadBudget.mostRows) : Int64(query.limit)
+    let isExact = table == "messages" && query.isOfTimeAlone
+    let window = query.isFiltered && !isExact ? Int64(ReadBudget.mostRows) : Int64(query.limit)
     let all: [any SQLBindable] =
       [query.start, window, query.since, query.until] + values
     // Without bodies, which a database might write to a temporary file.
@@ -175,6 +268,8 @@ extension HubStore {
     _ query: ListQuery, _ candidates: [Int64], _ table: String, _ key: String, _ budget: ReadBudget
   ) throws(HubDatabaseError) -> (rows: [Int64], last: Int64, isFull: Bool) {
     var (rows, bytes, last) = ([Int64](), Int64(0), Int64(0))
+    let filter: (sql: String, values: [any SQLBindable]) =
+      table == "messages" ? Self.filter(query) : (sql: "", values: [])
     var rest = candidates[...]
     while !rest.isEmpty {
       let piece = Array(rest.prefix(Self.searchBatch))
@@ -186,14 +281,14 @@ extension HubStore {
         HubCall(
           """
           SELECT m.\(key), CASE WHEN \(size) <= \(Self.maxSearchedBytes) THEN m.body ELSE '' END, \(size)
-          FROM @rows JOIN \(table) m ON m.\(key) = v.key
-          """, ["key": piece]
+          FROM @rows JOIN \(table) m ON m.\(key) = v.key \(filter.sql)
+          """, ["key": piece], values: filter.values
         ) { if query.isIn($0.text(1), ofEvent: table == "events") { sizes[$0.integer(0)] = $0.integer(2) } }
       ])
+      let heard = try table == "messages" ? heardBytes(of: Array(sizes.keys)) : [:]
       for key in piece {
         if let size = sizes[key] {
-          // Allows for a few hearers.
-          bytes += size + 2048
+          bytes += min(size + (heard[key] ?? 0), Self.pageBytes) + 256
           guard rows.isEmpty || bytes <= Self.pageBytes else { return (rows, last, true) }
           rows.append(key)
         }
@@ -203,6 +298,21 @@ extension HubStore {
       if budget.isLate, !rest.isEmpty { return (rows, last, true) }
     }
     return (rows, last, false)
+  }
+
+  /// SQL: whether a message `m` is of the query's channel, gateway and time, with the values of its parameters.
+  private static func filter(_ query: ListQuery) -> (sql: String, values: [any SQLBindable]) {
+    func isOfTime(_ at: String) -> String {
+      """
+      (CAST(@2 AS BIGINT) IS NULL OR \(at) >= CAST(@2 AS BIGINT)) AND
+      (CAST(@3 AS BIGINT) IS NULL OR \(at) <= CAST(@3 AS BIGINT))
+      """
+    }
+    let channel = "WHERE (CAST(@1 AS TEXT) IS NULL OR m.channel = CAST(@1 AS TEXT)) AND"
+    let values: [any SQLBindable] = [query.channel, query.since, query.until]
+    guard let gateway = query.gateway else { return (sql: "\(channel) \(isOfTime("m.at"))", values: values) }
+    let own = "h.message = m.position AND h.gateway = CAST(@4 AS TEXT) AND \(isOfTime("h.at"))"
+    return (sql: "\(channel) EXISTS (SELECT 1 FROM heard h WHERE \(own))", values: values + [gateway])
   }
 
   struct JoinedMessage: Sendable {

@@ -126,6 +126,20 @@ extension HubStore {
     return found
   }
 
+  /// The bytes of each message's reports.
+  func heardBytes(of positions: [Int64]) throws(HubDatabaseError) -> [Int64: Int64] {
+    guard !positions.isEmpty else { return [:] }
+    var found: [Int64: Int64] = [:]
+    try database.read([
+      HubCall(
+        """
+        SELECT h.message, sum(\(bytes("h.body"))) FROM @rows JOIN heard h ON h.message = v.position GROUP BY h.message
+        """, ["position": positions]
+      ) { found[$0.integer(0)] = $0.integer(1) }
+    ])
+    return found
+  }
+
   /// All gateways, or the one asked for; or first those with the most events (`busiest`).
   public func gateways(
     _ only: String? = nil, after: String = "", limit: Int = 1000, busiest: Bool = false

@@ -45,6 +45,8 @@ final class HubStores: Sendable {
   /// The same for gateways' pages of updates.
   private static let pageReaders = 2
   private static let reservedPageReaders = 1
+  /// A gateway that catches up needs some seconds in all. One that asks without end leaves the processor to the others.
+  private static let pageAllowance = TurnAllowance(most: .seconds(10), part: 0.25)
   /// The longest statement of a reader. Lists read a bounded number of rows; this is for a disk, or a plan of a server, that nobody expected.
   private static let longestRead: Duration = .seconds(20)
 
@@ -101,8 +103,11 @@ final class HubStores: Sendable {
     readers = ReaderPool(
       try (0..<Self.readerCount).map { _ in try reader(Self.longestRead) }, reserved: Self.reservedReaders)
     pages = ReaderPool(
-      try (0..<Self.pageReaders).map { _ in try reader(Self.longestRead) }, reserved: Self.reservedPageReaders)
-    probe.tests(disk) { [weak writer] in try await writer?.keepMark() }
+      try (0..<Self.pageReaders).map { _ in try reader(Self.longestRead) }, reserved: Self.reservedPageReaders,
+      allowance: Self.pageAllowance)
+    probe.tests(disk, free: { [file] in file.flatMap { FullDisk.free(at: $0) } }) { [weak writer] in
+      try await writer?.keepMark()
+    }
     standingQueries = Coalescer(weight: { _ in 0.001 }) { [lookups] (epochs) async throws(HubDatabaseError) in
       try await lookups.standings(of: epochs)
     }

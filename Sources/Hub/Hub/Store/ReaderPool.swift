@@ -8,6 +8,25 @@ struct TooManyQueries: Error {
   static let retryAfter = 2
 }
 
+/// How long a holder may use things: `most` at once, and `part` of the time in the long run.
+struct TurnAllowance: Sendable {
+  struct Use: Sendable {
+    var spent: Duration
+    var at: ContinuousClock.Instant
+  }
+
+  let most: Duration
+  let part: Double
+
+  /// What the holder has still to make up for.
+  func spent(_ use: Use?, _ now: ContinuousClock.Instant) -> Duration {
+    use.map { max(.zero, $0.spent - (now - $0.at) * part) } ?? .zero
+  }
+
+  /// How long the holder has to wait before its next turn.
+  func wait(_ use: Use?, _ now: ContinuousClock.Instant) -> Duration { max(.zero, (spent(use, now) - most) / part) }
+}
+
 /// Things that holders use in turn, whatever their number of earlier turns: forty requests of one holder leave a thing to the others, and a new
 /// holder waits for at most the turns in progress. Holders with long turns leave `reserved` things to the others, however many they are.
 final class FairPool<Thing: Sendable>: Sendable {
@@ -28,6 +47,9 @@ final class FairPool<Thing: Sendable>: Sendable {
     /// The number of the last turn of a holder that runs or waits.
     var served: [String: Int] = [:]
     var last = 0
+    var uses = KeptForGateways<TurnAllowance.Use>()
+    /// When the next turns begin by time; `nil`: none waits for one.
+    var wakes: ContinuousClock.Instant?
 
     mutating func forgetIfGone(_ holder: String) {
       if running[holder] == nil, !waiting.contains(where: { $0.holder == holder }) { served[holder] = nil }
@@ -41,14 +63,17 @@ final class FairPool<Thing: Sendable>: Sendable {
   /// Most turns in progress of slow holders; a longer turn is slow; and how long its holder counts as slow.
   private let mostSlow: Int
   private let longTurn: Duration
+  /// `nil`: a holder may use things all the time.
+  private let allowance: TurnAllowance?
   private static var slowness: Duration { .seconds(30) }
   private static var mostSlowHolders: Int { 1000 }
   private let state: Mutex<State>
 
   init(
     _ things: [Thing], mostOfOne: Int, mostWaitingOfOne: Int, mostWaiting: Int = .max, reserved: Int = 0,
-    longTurn: Duration = .milliseconds(100)
+    longTurn: Duration = .milliseconds(100), allowance: TurnAllowance? = nil
   ) {
+    self.allowance = allowance
     (self.mostOfOne, self.mostWaitingOfOne, self.mostWaiting) = (mostOfOne, mostWaitingOfOne, mostWaiting)
     (mostSlow, self.longTurn) = (max(1, things.count - reserved), longTurn)
     state = Mutex(State(free: things))
@@ -95,6 +120,12 @@ final class FairPool<Thing: Sendable>: Sendable {
         if state.slowUntil.count >= Self.mostSlowHolders { state.slowUntil = state.slowUntil.filter { $0.value > now } }
         state.slowUntil[holder] = now + Self.slowness
       }
+      if let allowance, let begun = turns.first {
+        let spent = allowance.spent(state.uses[holder], now) + (now - begun)
+        state.uses.keep(TurnAllowance.Use(spent: spent, at: now), of: holder) {
+          allowance.spent($0, now) == .zero
+        }
+      }
       turns = Array(turns.dropFirst())
       state.running[holder] = turns.isEmpty ? nil : turns
       state.forgetIfGone(holder)
@@ -106,31 +137,52 @@ final class FairPool<Thing: Sendable>: Sendable {
   /// these have all things but the reserved ones.
   private func begin() {
     while true {
-      let next = state.withLock { state -> (Waiting, Thing)? in
-        guard !state.free.isEmpty else { return nil }
+      let (next, wake) = state.withLock { state -> ((Waiting, Thing)?, Duration?) in
+        guard !state.free.isEmpty else { return (nil, nil) }
         let now = ContinuousClock.now
         func isSlow(_ holder: String) -> Bool { state.slowUntil[holder].map { $0 > now } ?? false }
         let slow = state.running.reduce(0) { sum, one in
           sum + (isSlow(one.key) ? one.value.count : one.value.count { now - $0 > longTurn })
         }
         var (first, least) = (Int?.none, Int.max)
+        var wake: Duration?
         for (offset, one) in state.waiting.enumerated() {
           guard state.running[one.holder, default: []].count < mostOfOne, slow < mostSlow || !isSlow(one.holder)
           else { continue }
+          let wait = allowance?.wait(state.uses[one.holder], now) ?? .zero
+          if wait > .zero {
+            wake = min(wake ?? wait, wait)
+            continue
+          }
           let served = state.served[one.holder] ?? 0
           if served < least { (first, least) = (offset, served) }
           // A whole fleet may wait: the first one without an earlier turn is found soon.
           if served == 0 { break }
         }
-        guard let place = first, let thing = state.free.popLast() else { return nil }
+        guard let place = first, let thing = state.free.popLast() else {
+          guard let wake, state.wakes.map({ now + wake < $0 }) ?? true else { return (nil, nil) }
+          state.wakes = now + wake
+          return (nil, wake)
+        }
         let next = state.waiting.remove(at: place)
         state.last += 1
         state.running[next.holder, default: []].append(now)
         state.served[next.holder] = state.last
-        return (next, thing)
+        return ((next, thing), nil)
       }
+      if let wake { begin(after: wake) }
       guard let (waiting, thing) = next else { return }
       waiting.turn.resume(returning: thing)
+    }
+  }
+
+  private func begin(after pause: Duration) {
+    Task { [weak self] in
+      // `try?`: nobody cancels it.
+      try? await Task.sleep(for: pause)
+      guard let self else { return }
+      state.withLock { $0.wakes = nil }
+      begin()
     }
   }
 }
@@ -142,9 +194,12 @@ extension FairPool where Thing == HubStore {
   /// Most waiting queries of one holder. The tabs of a reopened browser make a dozen at once.
   static var mostWaiting: Int { 16 }
 
-  convenience init(_ stores: [HubStore], reserved: Int = 0, longTurn: Duration = .milliseconds(100)) {
+  convenience init(
+    _ stores: [HubStore], reserved: Int = 0, longTurn: Duration = .milliseconds(100), allowance: TurnAllowance? = nil
+  ) {
     self.init(
-      stores, mostOfOne: 1, mostWaitingOfOne: Self.mostWaiting, reserved: reserved, longTurn: longTurn)
+      stores, mostOfOne: 1, mostWaitingOfOne: Self.mostWaiting, reserved: reserved, longTurn: longTurn,
+      allowance: allowance)
   }
 
   /// Runs the query when it is the holder's turn.

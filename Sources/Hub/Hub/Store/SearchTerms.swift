@@ -18,7 +18,8 @@ struct SearchTerms: Sendable {
   private static let fields = ["text", "sender_name", "author_name", "channel_name"]
   private static let senderFields = ["sender_name", "author_name"]
 
-  private let words: [[UInt8]]
+  /// Folded.
+  let words: [[UInt8]]
 
   /// `nil`: there are no words. `name`: of the parameter.
   init?(_ question: String?, of name: String = "q") throws(BadQuery) {
@@ -33,7 +34,10 @@ struct SearchTerms: Sendable {
   }
 
   /// Whether a message's body has all the words.
-  func match(message body: JSONValue) -> Bool { match(Self.fields.compactMap { body[$0]?.string }) }
+  func match(message body: JSONValue) -> Bool { match(Self.texts(of: body)) }
+
+  /// The texts of a message's body that are searched.
+  static func texts(of body: JSONValue) -> [String] { fields.compactMap { body[$0]?.string } }
 
   /// Whether the name of a message's sender has all the words; in a room, also its author's.
   func match(sender body: JSONValue) -> Bool { match(Self.senderFields.compactMap { body[$0]?.string }) }

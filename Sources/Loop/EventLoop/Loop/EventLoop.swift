@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 
-import CLinux
-import Glibc
 import Timing
 
 /// One thread that sleeps until a file descriptor, a timer or a signal wakes it.

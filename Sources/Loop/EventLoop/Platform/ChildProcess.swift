@@ -256,9 +256,7 @@ private final class RunningChild {
     var next = deadline
     // A kernel without pidfd: the program is polled.
     if exit < 0 { next = min(deadline ?? .never, loop.now + Self.lookInterval) }
-    let timer = next.map { loop.schedule(at: $0) { [ended] in ended.resume() } }
-    defer { timer?.cancel() }
-    try await ended.wait()
+    try await ended.wait(until: next, on: loop)
   }
 
   /// The exit status, once the program has ended.

@@ -18,9 +18,7 @@ extension EventLoop {
     }
     guard isWatched else { throw SystemError("epoll_ctl") }
     defer { unwatch(descriptor) }
-    let timer = deadline.map { schedule(at: $0) { waiter.resume() } }
-    defer { timer?.cancel() }
-    try await waiter.wait()
+    try await waiter.wait(until: deadline, on: self)
     return isReady
   }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 import Glibc
-import Synchronization
 import Timing
 
 /// Runs tasks on the loop's thread, one after the other, in its turns. No thread pool is started.
@@ -49,10 +48,7 @@ extension EventLoop {
 
   /// Sleeps until `time`. Throws if the task is cancelled before.
   public func sleep(until time: MonotonicTime) async throws(CancellationError) {
-    let waiter = Waiter()
-    let timer = schedule(at: time) { waiter.resume() }
-    defer { timer.cancel() }
-    try await waiter.wait()
+    try await Waiter().wait(until: time, on: self)
   }
 
   public func sleep(for duration: Duration) async throws(CancellationError) { try await sleep(until: now + duration) }

@@ -86,7 +86,7 @@ public final class HTTPResponder {
 
   /// Begins an answer of unknown length (chunked). False: it is over already, because it answers HEAD, or because too many
   /// such answers are open and this one was refused with 503.
-  public func begin(status: Int = 200, headers: HTTPHeaders) -> Bool {
+  public func begin(headers: HTTPHeaders) -> Bool {
     guard !isOver, !isStreaming else { return false }
     guard server?.mayStream == true else {
       let words = #"{"error":"too many streams are open; close one of them","code":"full"}"#
@@ -102,20 +102,21 @@ public final class HTTPResponder {
         headers.add("Vary", "Accept-Encoding")
       }
     }
-    var bytes = Array("HTTP/1.1 \(status) \(HTTPResponse.reason(status))\r\nTransfer-Encoding: chunked\r\n".utf8)
-    headers.write(to: &bytes)
-    bytes.append(contentsOf: "\r\n".utf8)
-    stream.write(bytes)
+    writeHead("Transfer-Encoding: chunked", headers)
     if isHead { finish() }
     return !isHead
   }
 
   /// Begins an answer of a known length, written in pieces.
-  public func begin(status: Int = 200, headers: HTTPHeaders, length: Int) {
+  public func begin(headers: HTTPHeaders, length: Int) {
     guard !isOver, !isStreaming, left == nil else { return }
     left = isHead ? 0 : length
-    var bytes = Array("HTTP/1.1 \(status) \(HTTPResponse.reason(status))\r\nContent-Length: \(length)\r\n".utf8)
-    complete(headers).write(to: &bytes)
+    writeHead("Content-Length: \(length)", complete(headers))
+  }
+
+  private func writeHead(_ framing: String, _ headers: HTTPHeaders) {
+    var bytes = Array("HTTP/1.1 200 \(HTTPResponse.reason(200))\r\n\(framing)\r\n".utf8)
+    headers.write(to: &bytes)
     bytes.append(contentsOf: "\r\n".utf8)
     stream.write(bytes)
   }

@@ -106,10 +106,8 @@ public struct SerialDecoder: Sendable {
 
   private func look() -> Look {
     let available = buffer.count - start
-    guard available >= 2 else { return .incomplete }
-    let low = Int(buffer[start + 1])
     guard available >= 3 else { return .incomplete }
-    let length = low | Int(buffer[start + 2]) << 8
+    let length = Int(buffer[start + 1]) | Int(buffer[start + 2]) << 8
     guard length > 0, length <= SerialFraming.largestAccepted else { return .garbage }
     guard available >= 4 else { return .incomplete }
     guard FrameShape.isPlausible(code: buffer[start + 3], length: length, direction) else { return .garbage }

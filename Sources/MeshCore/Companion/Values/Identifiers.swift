@@ -24,9 +24,7 @@ public struct PublicKey: Hashable, Sendable, CustomStringConvertible {
   }
 
   public var bytes: [UInt8] {
-    var writer = FrameWriter()
-    for word in [a, b, c, d] { writer.big(word, 8) }
-    return writer.bytes
+    withUnsafeBytes(of: (a.bigEndian, b.bigEndian, c.bigEndian, d.bigEndian)) { Array($0) }
   }
 
   public var prefix: KeyPrefix { KeyPrefix(value: a >> 16) }
@@ -51,11 +49,7 @@ public struct KeyPrefix: Hashable, Sendable, CustomStringConvertible {
     self.init(value: bytes.reduce(0) { $0 << 8 | UInt64($1) })
   }
 
-  public var bytes: [UInt8] {
-    var writer = FrameWriter()
-    writer.big(value, 6)
-    return writer.bytes
-  }
+  public var bytes: [UInt8] { withUnsafeBytes(of: value.bigEndian) { Array($0.suffix(6)) } }
 
   public var isZero: Bool { value == 0 }
   public var hex: String { Hex.string(bytes) }
@@ -74,11 +68,7 @@ public struct AckCode: Hashable, Sendable, CustomStringConvertible {
     value = bytes.reduce(0) { $0 << 8 | UInt32($1) }
   }
 
-  public var bytes: [UInt8] {
-    var writer = FrameWriter()
-    writer.big(UInt64(value), 4)
-    return writer.bytes
-  }
+  public var bytes: [UInt8] { withUnsafeBytes(of: value.bigEndian) { Array($0) } }
 
   public var hex: String { Hex.string(bytes) }
   public var description: String { hex }
@@ -99,12 +89,7 @@ public struct ChannelSecret: Hashable, Sendable, CustomStringConvertible {
   /// The secret of an empty slot.
   public static let zero = ChannelSecret()
 
-  public var bytes: [UInt8] {
-    var writer = FrameWriter()
-    writer.big(high, 8)
-    writer.big(low, 8)
-    return writer.bytes
-  }
+  public var bytes: [UInt8] { withUnsafeBytes(of: (high.bigEndian, low.bigEndian)) { Array($0) } }
 
   public var isZero: Bool { high | low == 0 }
   public var description: String { "ChannelSecret(hidden)" }

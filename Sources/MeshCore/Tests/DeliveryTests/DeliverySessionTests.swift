@@ -364,6 +364,15 @@ private func code(_ number: UInt32) -> AckCode { AckCode(value: number) }
     #expect(expire() == [.failed(id: 3, .expired)])
   }
 
+  @Test(arguments: [0, 1])
+  mutating func `a held message ends as expired if it was never transmitted`(_ tries: Int) {
+    var held = item(1, expires: 50)
+    (held.progress, held.tries, held.attempt) = (.held, tries, UInt8(tries))
+    _ = add(held)
+    let end = expire()
+    #expect(end == [.failed(id: 1, tries == 0 ? .expired : .noAcknowledgement)])
+  }
+
   @Test mutating func `interactive messages go first, senders take turns, and the others keep their order`() {
     for (id, priority, origin) in [
       (1, .bulk, "poll"), (2, .relayed, "a"), (3, .relayed, "a"), (4, .relayed, "b"), (5, .interactive, "us"),

@@ -3,7 +3,6 @@
 import EventLoop
 import Glibc
 import JSON
-import Timing
 
 /// The program that each gateway runs for its messages, in worlds with a hook. A process would have its own time, so the machine of the world runs this in
 /// its place. Source: docs/hooks.md.

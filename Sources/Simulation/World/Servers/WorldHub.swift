@@ -3,7 +3,6 @@
 import EarlierSchemas
 import EventLoop
 import FoundationEssentials
-import Glibc
 import HTTP
 import Hub
 import JSON
@@ -18,7 +17,6 @@ final class WorldHub: WebServer {
   /// `nil`: it is closed.
   private var hub: HubWithoutNetwork?
   private var links: [ObjectIdentifier: OpenLink] = [:]
-  private var commands = 0
 
   private final class OpenLink {
     let gateway: String

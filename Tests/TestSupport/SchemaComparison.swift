@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import EarlierSchemas
 import SQLite
 
 /// Two databases are compared by what they say of themselves and have, not by bytes: a column that is added has another place than one that was there.

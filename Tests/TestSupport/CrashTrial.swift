@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 
+import CrashDisk
+
 /// Takes a program's data on a `CrashDisk` through steps, and judges images at every sync and after every step.
 ///
 /// An image must have the state of the last step that has returned, or one that became complete since; nothing else was
