@@ -27,6 +27,10 @@ public struct Loopback {
   private var isPaired = true
   /// Ends whose other end is closed, until they know it.
   private var halves: Set<Int32> = []
+  /// The addresses of watched descriptors at which connections are accepted.
+  private var listeners: [Int32: UInt64] = [:]
+  /// Ends that are connected to a listener here, as far as their kernel knows. The listener's does not, or it has not accepted the connection.
+  private var unaccepted: [Int32] = []
   /// How often one was seen to begin or to end. Behind a full window, or a full backlog, it may do so for good.
   private var looks: [Int32: Int] = [:]
   private static let mostLooks = 300
@@ -42,6 +46,7 @@ public struct Loopback {
       }
     }
     ends[descriptor] = .some(nil)
+    listeners[descriptor] = nil
     halves.remove(descriptor)
     looks[descriptor] = nil
     isPaired = false
@@ -67,7 +72,7 @@ public struct Loopback {
       }
       halves.remove(descriptor)
     }
-    return false
+    return unaccepted.contains { Self.payload($0)?.state == State.established && isLookedAt($0) }
   }
 
   private mutating func isLookedAt(_ descriptor: Int32) -> Bool {
@@ -85,6 +90,7 @@ public struct Loopback {
     for (descriptor, known) in ends {
       guard let payload = Self.payload(descriptor) else {
         (ends[descriptor], looks[descriptor]) = (nil, nil)
+        listeners[descriptor] = Self.address(descriptor, getsockname)
         continue
       }
       // A connection that is not made yet is asked again.
@@ -99,6 +105,11 @@ public struct Loopback {
     pairs = places.compactMap { found, descriptor in
       guard found.local < found.remote else { return nil }
       return places[Addresses(local: found.remote, remote: found.local)].map { (descriptor, $0) }
+    }
+    let accepting = Set(listeners.values)
+    unaccepted = places.compactMap { found, descriptor in
+      let isAccepted = places[Addresses(local: found.remote, remote: found.local)] != nil
+      return isAccepted || !accepting.contains(found.remote) ? nil : descriptor
     }
   }
 
