@@ -18,8 +18,8 @@ def nothing_is_cut_or_squeezed_at_320_pixels(world):
     browser.go(f"{world.host.base}/conversations/{PUBLIC}")
     browser.until("messages", lambda: len(browser.all("article")) > 10 and not browser.all(".chat-shapes"))
     assert not browser.script(WRAPPED, ".message-head time")
-    # A message that is joined to the one before shows no name.
-    narrow = browser.script("return [...document.querySelectorAll('.message-name')].filter((one) => one.getClientRects().length && one.getBoundingClientRect().width < Math.min(16, one.scrollWidth)).map((one) => one.textContent)")
+    # A message that is joined to the one before shows no name. A width in whole pixels may be rounded up.
+    narrow = browser.script("return [...document.querySelectorAll('.message-name')].filter((one) => !one.closest('.unseen') && one.getClientRects().length && one.getBoundingClientRect().width < Math.min(16, one.scrollWidth) - 1).map((one) => one.textContent)")
     assert not narrow, narrow
     browser.go(f"{world.host.base}/nodes/{node['key']}")
     browser.shows(LONG, ".details-head")
