@@ -69,6 +69,14 @@ import Testing
     stores.probe.tests(stores.disk, free: { 4096 }) { try await stores.writer.keepMark() }
     await stores.disk.testIfFull(at: .now + .seconds(30))
     #expect(stores.probe.isDiskFull, "it has room for something small only")
+    stores.disk.storedBatch()
+    await stores.disk.testIfFull(at: .now + .seconds(30))
+    #expect(!stores.probe.isDiskFull, "a batch was stored: a small disk has room, too")
+    try await stores.writer.limitSize(true)
+    await #expect(throws: (any Error).self) { try await stores.setState("b", .string(text), of: gateway, at: 1) }
+    try await stores.writer.limitSize(false)
+    await stores.disk.testIfFull(at: .now + .seconds(30))
+    #expect(stores.probe.isDiskFull, "the batch was stored before it was full again")
     stores.probe.tests(stores.disk) { try await stores.writer.keepMark() }
     await stores.disk.testIfFull(at: .now + .seconds(30))
     #expect(!stores.probe.isDiskFull)

@@ -177,13 +177,19 @@ final class FullDisk: Sendable {
     let write: @Sendable () async throws -> Void
   }
 
-  /// A full disk may have room for something small, also in a log that is there already: there is room when nothing has failed for so long, the disk has room
-  /// for some batches, and a small write succeeds.
+  /// A full disk may have room for something small, also in a log that is there already: there is room when nothing has failed for so long, a batch was
+  /// stored or the disk has room for some, and a small write succeeds.
   private static let quiet: Duration = .seconds(20)
   private static let leastFree: Int64 = 16 << 20
 
+  private struct Failure {
+    let at: ContinuousClock.Instant
+    /// A batch was stored after it.
+    var isPast = false
+  }
+
   /// `nil`: there is room.
-  private let lastFailure = Mutex<ContinuousClock.Instant?>(nil)
+  private let lastFailure = Mutex<Failure?>(nil)
   fileprivate let test = Mutex<Test?>(nil)
 
   var isFull: Bool { lastFailure.withLock { $0 != nil } }
@@ -195,16 +201,18 @@ final class FullDisk: Sendable {
   /// A write has failed because there is no room.
   func note(_ error: HubDatabaseError) {
     let isNew = lastFailure.withLock { last in
-      defer { last = .now }
+      defer { last = Failure(at: .now) }
       return last == nil
     }
     if isNew { HubLog.write(.error, Self.words(error)) }
   }
 
+  func storedBatch() { lastFailure.withLock { $0?.isPast = true } }
+
   /// If the disk was full, writes something small after a while.
   func testIfFull(at now: ContinuousClock.Instant = .now) async {
-    guard let last = lastFailure.withLock({ $0 }), now - last > Self.quiet, let test = test.withLock({ $0 }),
-      test.free().map({ $0 >= Self.leastFree }) ?? true
+    guard let last = lastFailure.withLock({ $0 }), now - last.at > Self.quiet, let test = test.withLock({ $0 }),
+      last.isPast || test.free().map({ $0 >= Self.leastFree }) ?? true
     else { return }
     // `try?`: it is written again after a while.
     guard (try? await test.write()) != nil else { return }

@@ -29,7 +29,11 @@ final class Ingest: Sendable {
   private static let failures = ThrottledLog(HubLog.write)
   private static let refusals = ThrottledLog(HubLog.write)
 
-  init(_ stores: [HubStore], patience: Duration = .seconds(12), metrics: HubMetrics = HubMetrics()) {
+  /// `stored`: called after each transaction with batches.
+  init(
+    _ stores: [HubStore], patience: Duration = .seconds(12), metrics: HubMetrics = HubMetrics(),
+    stored: @escaping @Sendable () -> Void = {}
+  ) {
     self.stores = stores
     writers = stores.map { store in
       Coalescer(
@@ -39,6 +43,7 @@ final class Ingest: Sendable {
           do throws(HubDatabaseError) {
             let answers = try await store.take(batches)
             metrics.committed(batches, answers, within: .now - begun)
+            stored()
             if let words = batches.lazy.compactMap(\.refusedWords).first { Self.refusals.say(words) }
             return answers
           } catch {

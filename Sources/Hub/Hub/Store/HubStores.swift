@@ -78,7 +78,7 @@ final class HubStores: Sendable {
       }
       file = nil
       writer = try connect(true)
-      ingest = Ingest(try (0..<Self.writers).map { _ in try connect(false) }, metrics: metrics)
+      ingest = Ingest(try (0..<Self.writers).map { _ in try connect(false) }, metrics: metrics) { disk.storedBatch() }
       probe = DatabaseProbe(
         try connect(false), readOnlyQuery: "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END",
         versionQuery: "SELECT coalesce(max(version), 0) FROM schema_version",
@@ -90,7 +90,7 @@ final class HubStores: Sendable {
     } else {
       file = location
       writer = store(try SQLiteHubDatabase(location: location))
-      ingest = Ingest([writer], metrics: metrics)
+      ingest = Ingest([writer], metrics: metrics) { disk.storedBatch() }
       reader = { longest in store(try SQLiteHubDatabase(reading: location, longest: longest)) }
       probe = DatabaseProbe(
         try reader(nil), readOnlyQuery: "SELECT count(*) FROM positions WHERE base < 0",
