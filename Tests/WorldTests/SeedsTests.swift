@@ -28,8 +28,9 @@ import Testing
   }
 
   @Test func `in each seed's day of faults the laws hold`() throws {
-    // No world begins after three minutes: beside much other work some of the last are left out.
-    let (code, output) = try simulate("1", Self.seeds, "--days", "1", "--for", "180", "--shrink")
+    // No world begins after 100 seconds: beside much other work some of the last are left out.
+    let (code, output) = try simulate("1", Self.seeds, "--days", "1", "--for", "100", "--shrink")
+    print(output)
     let count = output.firstMatch(of: /(\d+) seeds of 1 days, 0 failed/).flatMap { Int($0.1) } ?? 0
     #expect(code == 0 && count >= min(20, Int(Self.seeds) ?? 20), "\(output)")
   }
