@@ -33,6 +33,10 @@ def a_blocked_sender_is_hidden_everywhere_and_comes_back(world):
         other.until("the message at the gateway", rows)
         other.until("it in the list", lambda: "…" in other.text(f"{place} .conversation-last"))
         assert second not in other.text(place) and other.text(count) == before
+        # Who looks for it finds where it is.
+        other.go(f"{world.host.base}/conversations")
+        other.type("#list-search", second)
+        other.until("its place", lambda: [second in one.text or "…" not in one.text for one in other.all(".list-found .hit")] == [False])
         # It is there, and can be read.
         browser.until("it in the chat", lambda: browser.script("""
           const row = [...document.querySelectorAll("article.message details")].find((one) => one.textContent.includes(arguments[0]));

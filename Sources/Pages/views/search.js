@@ -123,7 +123,7 @@ export class Search {
     const who = row.direction === "sent" ? t("you") : row.sender_alias ?? row.author_name ?? row.sender_name ?? row.sender ?? "";
     return make("a", { class: "hit", href: to("conversations", id, { at: row.cursor }) },
       make("span", { class: "hit-head" }, named(who), !this.#narrow.conversation && where ? [make("span", { class: "quiet", text: ` ${t("search.in")} ` }), named(shownName(where), { class: "name quiet" })] : null, when(row.received_at, "brief")),
-      make("span", { class: "hit-text" }, around(row.text ?? "", this.words)));
+      make("span", { class: "hit-text" }, row.filtered === "blocked" ? "…" : around(row.text ?? "", this.words)));
   }
 }
 
