@@ -33,6 +33,7 @@ extension Synchronizer {
     }
     doubtsIdentity = !isAnswered && connection.state == .up
     guard let identity = connection.identity, identity != before else { return isAnswered }
+    if isAttached { store.radioWasRenamed(identity.info.name) }
     journal(identity)
     observer?.linkChanged()
     return isAnswered

@@ -218,6 +218,10 @@ import Timing
     let reasons = try rig.rows("/v1/messages").map { $0["filtered"]?.string }
     #expect(reasons == ["blocked", "level", nil, nil])
     #expect(try rig.rows("/v1/messages?q=noise").count == 1)
+    #expect(try rig.post("/v1/radio/set", #"{"name":"Pine"}"#).status == 200)
+    for line in ["chan r2 0 ask @[r0] again", "chan r2 0 ask @[Pine]"] { try hear(line, rig) }
+    try rig.until("what is for the new name") { texts(hook).contains("ask @[Pine]") }
+    #expect(!texts(hook).contains("ask @[r0] again"), "nobody has that name now")
   }
 
   @Test func `messages are found by words, sender, channel and time, and errors have a remedy`() throws {

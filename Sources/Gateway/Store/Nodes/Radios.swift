@@ -106,6 +106,13 @@ extension Store {
     return !isFirst
   }
 
+  /// The attached radio has this name from now on: who mentions us, and who is told of it, goes by it.
+  public func radioWasRenamed(_ name: Text) {
+    guard var radio = radioState[radioState.present], radio.name.bytes != name.bytes else { return }
+    radio.name = name
+    keep(radio)
+  }
+
   /// Notes that the radio was connected until now.
   public func radioSeen(at milliseconds: Int64) {
     guard var radio = radioState[radioState.present] else { return }
