@@ -39,6 +39,7 @@ import Timing
     var clock: UInt32 = 1
     /// From when on the room was asked for its posts.
     var sinces: [UInt32] = []
+    var discoveries = 0
     private var isSign = false
     private var content: [UInt8] = []
 
@@ -93,6 +94,7 @@ import Timing
         (status[20], status[21]) = (UInt8(truncatingIfNeeded: uptime), UInt8(uptime >> 8))
         push(.statusResponse(room.key.prefix, data: status))
       case .sendText(let text) where text.recipient == room.key.prefix: times.append(text.time)
+      case .sendPathDiscovery(room.key): discoveries += 1
       default: break
       }
     }
@@ -306,6 +308,19 @@ import Timing
     try logIn()
     try fixture.pass(.seconds(50))
     #expect(fixture.sinces.count == 2, "the clock is right")
+  }
+
+  @Test func `a room is asked for its path only while no post is under way, which would be older`() throws {
+    let fixture = try Fixture()
+    let bench = fixture.bench
+    _ = try bench.send(SendRequest(to: "Lobby", text: "hello all", key: "p")).get()
+    try bench.run("the post") { fixture.times.count == 1 }
+    fixture.service.discoverPath(fixture.room.key)
+    try fixture.pass(.seconds(10))
+    #expect(fixture.discoveries == 0)
+    _ = try bench.messenger.cancel(key: "p")
+    fixture.service.discoverPath(fixture.room.key)
+    try bench.run("the question") { fixture.discoveries == 1 }
   }
 
   @Test func `a room whose clock was set back is asked for its posts once no post of ours is under way`() throws {

@@ -219,6 +219,8 @@ public final class NodeService {
     guard pathsAsked[key] == nil, pathsAsked.count < Self.maxPathsAsked,
       let stored = messenger.store.ifReadable({ try messenger.store.contact(key) }), stored.onRadio
     else { return }  // without the store there is no path: it is a convenience
+    // A room would ignore a post that is under way, which is older than the question.
+    if stored.contact.type == .room, messenger.session.hasTransmitted(to: key) { return }
     pathsAsked[key] = now
     // It ends with the answer, its timeout, or the link.
     messenger.tasks.begin {
