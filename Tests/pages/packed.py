@@ -2,6 +2,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import secrets
 import shutil
 import signal
@@ -14,9 +15,12 @@ from cases import PUBLIC, VIEWS, r1
 from run import test
 
 HUB_VIEWS = ("/fleet", "/fleet?show=map", "/messages", "/coverage", "/alerts", "/commands", "/commands?show=documents", "/people")
-# Files of a first view: the document, its style, the first script, the view, its words and the icon.
-MOST_FILES = 6
+# Files of a first view: the document, its style, the first script, and the view with its words.
+MOST_FILES = 4
+# With what is asked of the host, of which the stream is no entry before it ends: the session, the list, at a hub the figures.
+MOST_REQUESTS = 8
 MOST_BYTES = 24_000
+ALL = "return [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')].map((one) => [new URL(one.name).pathname, one.startTime])"
 FILES = """return [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
   .filter((one) => !/\\/(v1|session)/.test(one.name)).map((one) => [new URL(one.name).pathname, one.responseStatus, one.encodedBodySize])"""
 
@@ -29,6 +33,13 @@ def packed():
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def first_requests(browser):
+    """All before the first file that comes behind the first view."""
+    entries = browser.script(ALL)
+    later = min((at for path, at in entries if re.search("drawings|fleet-more|later-|manifest|dialog|seen-", path)), default=float("inf"))
+    return [path for path, at in entries if at < later] + ["/v1/live"]
 
 
 def shown(browser, path):
@@ -71,8 +82,10 @@ def packed_pages_of_a_gateway(world):
         browser = site.open("/conversations")
         browser.until("conversations", lambda: browser.all("a.conversation"))
         files = {path: size for path, _, size in browser.script(FILES)}
-        print(f"        first view, packed: {len(files)} files, {sum(files.values())} bytes")
-        assert 5 <= len(files) <= MOST_FILES and 10_000 < sum(files.values()) < MOST_BYTES, files
+        requests = first_requests(browser)
+        print(f"        first view, packed: {len(requests)} requests, {len(files)} files, {sum(files.values())} bytes")
+        assert len(files) == MOST_FILES and 10_000 < sum(files.values()) < MOST_BYTES, files
+        assert MOST_FILES < len(requests) <= MOST_REQUESTS, requests
         for language in ("de", "en"):
             browser = site.open("/conversations", language=language)
             walk(browser, site.host.base, views)
@@ -107,9 +120,9 @@ def packed_pages_of_a_hub(world):
                 # Again, and signed in: what a first view has.
                 browser.go(base + "/fleet")
                 shown(browser, "/fleet")
-                later = "const later = performance.getEntriesByType('resource').find((one) => /drawings|fleet-more|later-/.test(one.name))?.startTime ?? Infinity;"
-                files = {path for path, _, _ in browser.script(FILES.replace("return ", later + "return ").replace(".filter((one) =>", ".filter((one) => one.startTime < later &&"))}
-                assert len(files) <= MOST_FILES, files
+                requests = first_requests(browser)
+                print(f"        first view of a hub, packed: {len(requests)} requests")
+                assert MOST_FILES < len(requests) <= MOST_REQUESTS, requests
                 walk(browser, base, HUB_VIEWS)
 
             def end():

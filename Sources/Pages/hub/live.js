@@ -104,7 +104,12 @@ class Fleet extends ServedStore {
   constructor() {
     super();
     live.on("gateway", (row) => this.told(() => { if (this.isLoaded) this.take(row); }));
-    live.on("hello", () => this.anew());
+    // What came between the first reading and the stream: a moment later, when the first view is there.
+    let isFirst = true;
+    live.on("hello", () => {
+      setTimeout(() => this.anew(), isFirst && !this.trouble ? 2000 : 0);
+      isFirst = false;
+    });
     live.on("again", () => { if (this.isWanting) this.anew(); });
     live.on("alert", () => this.#sum());
     setInterval(async () => {

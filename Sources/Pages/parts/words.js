@@ -10,21 +10,21 @@ let rules = new Intl.PluralRules("en");
 export let language = "en";
 
 const wordsIn = (name) => import(fileOf(`languages/${name}.js`));
-/** A hub's own catalogue has those words, too. */
-const firstIn = (name) => wordsIn(document.documentElement.dataset.host === "hub" ? `${name}-hub` : name);
+/** A hub's own catalogue has those words, too. Packed pages have them in this file (`deploy/pages/pack` sets WORDS). */
+const firstIn = async (name) => (typeof WORDS === "undefined" ? (await wordsIn(document.documentElement.dataset.host === "hub" ? `${name}-hub` : name)).default : WORDS[name]);
 
 export async function loadWords() {
   language = chosen;
   const own = await firstIn(language);
-  catalogue = { __proto__: null, ...own.default.words };
+  catalogue = { __proto__: null, ...own.words };
   // A catalogue that does not say that it has all words has English ones behind it.
-  if (!own.default.isWhole) fallback = { __proto__: null, ...(await firstIn("en")).default.words };
+  if (!own.isWhole) fallback = { __proto__: null, ...(await firstIn("en")).words };
   // Numbers and times follow the region that the browser names, if it names one of this language.
   const region = (navigator.languages ?? []).find((one) => one.toLowerCase().split("-")[0] === language);
   locale = region ?? language;
   rules = new Intl.PluralRules(language);
   document.documentElement.lang = language;
-  document.documentElement.dir = own.default.direction ?? "ltr";
+  document.documentElement.dir = own.direction ?? "ltr";
 }
 
 const needed = new Map();
