@@ -36,7 +36,8 @@ async function show(host) {
   route.start();
   const [, session] = await Promise.all([loadWords(), findSession(secret)]);
   keepShell(host);
-  onSignedOut(() => signIn(host, { signed_in: false }, () => location.reload()));
+  // Of a newer host, what one signs in with may have another name.
+  onSignedOut(() => signIn(host, { signed_in: false }, () => location.reload()).catch(() => location.reload()));
   if (session.signed_in) await open(host, session);
   else await signIn(host, session, (signed) => open(host, signed));
 }

@@ -72,6 +72,52 @@ def without_a_line(browser, base, views, end):
             assert browser.script("return document.documentElement.lang") == language
 
 
+def upgraded(folder):
+    """The same pages under the names of another version, as a package puts them in the place of those that are there."""
+    names = {file.name for file in (folder / "packed").iterdir() if file.suffix != ".gz"}
+    renamed = {name: re.sub(r"-[A-Z0-9]{8}\.", lambda found: "-" + found[0][1:-1][::-1] + ".", name) for name in names}
+    for file in [*folder.rglob("*.html"), *folder.rglob("*.js"), *folder.rglob("*.css")]:
+        words = file.read_text()
+        for name, newer in renamed.items():
+            words = words.replace(name, newer)
+        file.write_text(words)
+    for file in folder.rglob("*.gz"):
+        file.unlink()
+    for name, newer in renamed.items():
+        (folder / "packed" / name).rename(folder / "packed" / newer)
+
+
+@test
+def an_open_page_outlives_an_upgrade(world):
+    """Its files are gone, and no service worker has them: what it lacks it says, and what is opened next is the new version's."""
+    if not world.host.command:
+        return
+    with packed() as folder, rigs.host_of(world, "--pages", str(folder / "pages")) as site:
+        browser = site.browser()
+        browser.command("Network.enable")
+        browser.command("Network.setBypassServiceWorker", bypass=True)
+        browser.go(site.host.base + "/conversations")
+        browser.until("conversations", lambda: browser.all("a.conversation"))
+        browser.until("what comes behind the first view", lambda: browser.all('link[rel="manifest"]'))
+        before = browser.script("return document.querySelector('script[src]').src")
+        upgraded(folder / "pages")
+        browser.click('[data-tab="nodes"]')
+        browser.shows("This view could not be loaded.", "#main")
+        browser.press("#main [role=alert] button", "Try again")
+        shown(browser, "/nodes")
+        assert browser.script("return document.querySelector('script[src]').src") != before
+        # Once more, and the stream begins anew, as after the restart of an upgrade: it knows before anything is lacking.
+        browser.until("what comes behind the first view", lambda: browser.all('link[rel="manifest"]'))
+        before = browser.script("return document.querySelector('script[src]').src")
+        upgraded(folder / "pages")
+        browser.script("dispatchEvent(new Event('pagehide')); dispatchEvent(new Event('pageshow'))")
+        browser.shows("newer version", ".bar")
+        browser.click('[data-tab="map"]')
+        browser.until("the new version", lambda: browser.script("return document.querySelector('script[src]').src") != before and browser.path() == "/map")
+        shown(browser, "/map")
+        browser.until("no word of it", lambda: "newer version" not in browser.text())
+
+
 @test
 def packed_pages_of_a_gateway(world):
     if not world.host.command:
