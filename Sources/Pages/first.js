@@ -64,7 +64,7 @@ function hubFirst() {
 
 function gatewayFirst() {
   if (!location.hash) askEarly("/session", "/v1/conversations");
-  need(...words(""));
+  need(...words("-gateway"));
   if (view === "conversations" && rest.length) {
     need("views/chat.js", ...later, "views/chat.css", ...words("-more"));
     if (!location.hash && !location.search) askEarly(`/v1/messages?conversation=${rest[0].replaceAll(":", "%3A")}&direction=both&limit=${FIRST_ROWS}`);

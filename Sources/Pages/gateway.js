@@ -3,4 +3,4 @@ import { begin } from "./app.js";
 import { Shell } from "./shell/shell.js";
 import { live } from "./stores/live.js";
 
-begin({ live, Shell, worker: "/worker.js", more: () => import("./views/first-steps.js") });
+begin({ live, Shell, worker: "/worker.js", more: () => Promise.all([import("./views/first-steps.js"), import("./stores/sending.js"), import("./stores/away.js").then(({ startAway }) => startAway(live))]) });

@@ -53,7 +53,7 @@ def catalogues_are_whole(world):
     folder = CHECKOUT / "Sources/Pages"
     browser = world.open("/conversations")
     words = {}
-    both = """return Promise.all(["", "-more", "-views", "-alerts", "-hub", "-hub-views"].map((end) => import(`/pages/languages/${arguments[0]}${end}.js`)))
+    both = """return Promise.all(["-gateway", "-more", "-views", "-alerts", "-hub", "-hub-views"].map((end) => import(`/pages/languages/${arguments[0]}${end}.js`)))
       .then((all) => Object.assign({}, ...all.map((one) => one.default.words ?? one.default)))"""
     for name in browser.script("return import('/pages/languages/index.js').then((module) => Object.keys(module.default))"):
         words[name] = browser.script(both, name)
@@ -588,7 +588,7 @@ def who_is_called_the_same_is_told_apart(world):
     names = browser.script("return [...document.querySelectorAll('.conversation-name')].map((one) => one.textContent)")
     assert sorted(" ".join(name.split()[1:]) for name in names) == ["", "aaaaaa", "bbbbbb"], names
     # A colour is the key's, however much of it is told.
-    assert browser.script("return import('/pages/parts/text.js').then(({ hue }) => ['aa'.repeat(6), 'aa'.repeat(32)].map(hue).every((one) => one === hue('aa'.repeat(4))))")
+    assert browser.script("return import('/pages/parts/author.js').then(({ hue }) => ['aa'.repeat(6), 'aa'.repeat(32)].map(hue).every((one) => one === hue('aa'.repeat(4))))")
 
 
 @test
@@ -641,7 +641,7 @@ def what_is_written_while_cut_off_goes_out_once(world):
     browser.shows("2 messages wait", ".bar")
     # The page opens without a connection: the service worker has it, and the typed text is still there.
     browser.driver.refresh()
-    browser.shows("No connection. What was here before is not kept", ".bar")
+    browser.shows("No connection. What was there at", ".bar")
     browser.shows("2 messages wait", ".bar")
     for text in texts:
         browser.shows(text, ".message.waiting")

@@ -446,11 +446,11 @@ def right_to_left(world):
         shutil.copytree(rigs.CHECKOUT / "Sources/Pages", pages)
         (pages / "languages/index.js").write_text('export default { en: "English", xr: "אבגד" };\n')
         browser = world.open("/conversations")
-        for end in ("", "-more", "-views", "-alerts"):
+        for end in ("-gateway", "-more", "-views", "-alerts"):
             words = browser.script("return import(`/pages/languages/en${arguments[0]}.js`).then((one) => one.default)", end)
-            table = words["words"] if end == "" else words
+            table = words["words"] if end == "-gateway" else words
             table = {key: {form: pseudo(one) for form, one in value.items()} if isinstance(value, dict) else pseudo(value) for key, value in table.items()}
-            whole = {"name": "xr", "direction": "rtl", "isWhole": True, "words": table} if end == "" else table
+            whole = {"name": "xr", "direction": "rtl", "isWhole": True, "words": table} if end == "-gateway" else table
             (pages / f"languages/xr{end}.js").write_text(f"export default {json.dumps(whole)};\n")
         key = r1(world)["key"]
         with rigs.host_of(world, "--pages", str(pages)) as site:

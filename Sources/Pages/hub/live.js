@@ -4,7 +4,7 @@ import { gist, seen } from "../parts/text.js";
 import { setNow } from "../parts/times.js";
 import { ask } from "../stores/api.js";
 import { query } from "../stores/query.js";
-import { ServedStore, Stream } from "../stores/store.js";
+import { old, ServedStore, Stream } from "../stores/store.js";
 import { inTurn } from "../stores/turn.js";
 
 /** The hub says something at least each 20 s. */
@@ -64,6 +64,7 @@ class HubLive extends Stream {
       setNow(hello.now);
       this.#know(hello);
       forgetEarly();
+      old.set("line");
       if (this.since !== null) { this.since = null; this.changed(); }
       this.tell("hello");
     });
@@ -104,7 +105,7 @@ class Fleet extends ServedStore {
   constructor() {
     super();
     live.on("gateway", (row) => this.told(() => { if (this.isLoaded) this.take(row); }));
-    // What came between the first reading and the stream: a moment later, when the first view is there.
+    // What came before the first stream: behind the first view.
     let isFirst = true;
     live.on("hello", () => {
       setTimeout(() => this.anew(), isFirst && !this.trouble ? 2000 : 0);
@@ -132,12 +133,14 @@ class Fleet extends ServedStore {
     this.changed();
   }
 
-  async read() {
+  get kept() { return ["/v1/fleet?limit=1000", { gateways: [...this.rows.values()] }]; }
+
+  async read(options) {
     this.#sum();
     const rows = new Map();
     let after = "";
     do {
-      const page = await ask(query("/v1/fleet", { after, limit: 1000 }));
+      const page = await ask(query("/v1/fleet", { after, limit: 1000 }), options);
       for (const row of page.gateways) this.#put(rows, row);
       after = page.next;
     } while (after);

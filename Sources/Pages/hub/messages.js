@@ -14,6 +14,7 @@ import { Windowed } from "../parts/windowed.js";
 import { onKeys } from "../shell/keys.js";
 import { ask } from "../stores/api.js";
 import { query } from "../stores/query.js";
+import { old, served } from "../stores/store.js";
 import { route } from "../shell/route.js";
 import { fleet, gatewayName, live } from "./live.js";
 import { gatewayNames, howHeard } from "./words.js";
@@ -52,9 +53,12 @@ export class View {
     this.#ends = [live.on("message", (message) => this.#came(message)), live.on("hello", () => { this.#load(true); if (!this.channels) this.#loadChannels(); }), live.on("again", () => { if (this.#trouble) this.#load(true); if (this.#areChannelsRefused) this.#loadChannels(); }), fleet.subscribe(() => this.#choices())];
     onKeys({ "/": () => this.field.focus(), j: () => this.#step(1), k: () => this.#step(-1), Escape: () => { if (!route.id) return false; this.#shut(); return true; } });
     this.#loadChannels();
+    served.add(this);
   }
 
   close() {
+    served.ended(this);
+    served.delete(this);
     for (const end of this.#ends) end();
     clearTimeout(this.#typed);
     clearTimeout(this.#asking);
@@ -126,6 +130,13 @@ export class View {
       const { nodes } = await ask(query("/v1/nodes", { q: typed, limit: OFFERED })).catch(() => ({ nodes: [] }));
       if (this.from.value.trim() === typed) offer([...senders, ...nodes.map((node) => node.name).filter((name) => isIn(name, typed))]);
     }, 250);
+  }
+
+  /** Of all gateways, what came by the stream, too. */
+  get kept() {
+    if (old.at !== null || Object.values(this.#filter).some((one) => one !== null)) return null;
+    const messages = this.#rows.slice(0, 200);
+    return [query("/v1/messages", { order: "newest", limit: PAGE }), { messages, next: messages.length < this.#rows.length ? messages.at(-1).position : this.#next }];
   }
 
   get #filter() { return { from: route.get("from"), channel: route.get("channel"), gateway: route.get("gateway"), q: route.get("q"), within: SPANS[route.get("within")] ? route.get("within") : null, since: moment(route.get("since")), until: moment(route.get("until")) }; }

@@ -1,9 +1,11 @@
 // What stays while views come and go.
 import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
-import { clock, tellTimesAnew } from "../parts/times.js";
+import { tellTimesAnew } from "../parts/times.js";
 import { t } from "../parts/words.js";
 import { ask } from "../stores/api.js";
+import { old } from "../stores/store.js";
 import { onKeys, startKeys } from "../shell/keys.js";
+import { tellLine } from "../shell/line.js";
 import { route } from "../shell/route.js";
 import { styled } from "../shell/styled.js";
 import * as fleetView from "./fleet.js";
@@ -36,12 +38,12 @@ export class HubShell {
     this.#build();
     startKeys(Object.fromEntries(TABS.map(([view, , key]) => [key, view])), "hub");
     route.subscribe(() => this.#show());
-    live.subscribe(() => this.#tellLine());
+    for (const one of [live, old]) one.subscribe(() => this.#tellLine());
     // It may be cut already.
     this.#tellLine();
     fleet.subscribe(() => this.#tellFleet());
     // Begun without a line: whose pages are these?
-    live.on("hello", () => { if (this.session.isUnreached) ask("/session").then(() => location.reload()).catch(() => { /* with the next line */ }); });
+    live.on("hello", () => { if (this.session.isUnreached) ask("/session", { isLive: true }).then(() => location.reload()).catch(() => { /* with the next line */ }); });
     setInterval(tellTimesAnew, 20_000);
     this.#show(true);
     live.start();
@@ -134,10 +136,7 @@ export class HubShell {
   closeDetails = () => {};
 
   #tellLine() {
-    this.bar.hidden = live.since === null;
-    this.#place.toggleAttribute("data-cut", live.since !== null);
-    fill(this.bar, live.since === null ? null : [make("span", { text: t(fleet.isLoaded ? "cut" : "cut.none", { time: clock(live.since) }) }),
-      make("button", { type: "button", class: "link", text: t("cut.retry"), on: { click: () => live.retry() } })]);
+    tellLine(this.bar, live, fleet.isLoaded);
   }
 
   #tellFleet() {

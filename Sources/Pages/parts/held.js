@@ -30,3 +30,9 @@ export async function busy(button, work) {
   button.setAttribute("aria-disabled", "true");
   try { await work(); } finally { button.removeAttribute("aria-disabled"); }
 }
+
+/** Says something to a screen reader, without moving anything. */
+export function say(words) {
+  const place = document.getElementById("said");
+  if (place) place.textContent = words;
+}

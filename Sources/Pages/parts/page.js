@@ -69,12 +69,6 @@ export function iconButton(name, label, clicked, attributes = {}) {
   return make("button", { type: "button", class: "icon-button", "aria-label": label, title: label, on: { click: clicked }, ...attributes }, icon(name));
 }
 
-/** Says something to a screen reader, without moving anything. */
-export function say(words) {
-  const place = document.getElementById("said");
-  if (place) place.textContent = words;
-}
-
 /** Commands among words stand between backquotes. */
 export function coded(words) { return words.split("`").map((part, index) => (index % 2 ? make("code", { text: part }) : part)); }
 

@@ -11,7 +11,7 @@ export let language = "en";
 
 const wordsIn = (name) => import(fileOf(`languages/${name}.js`));
 /** A hub's own catalogue has those words, too. Packed pages have them in this file (`deploy/pages/pack` sets WORDS). */
-const firstIn = async (name) => (typeof WORDS === "undefined" ? (await wordsIn(document.documentElement.dataset.host === "hub" ? `${name}-hub` : name)).default : WORDS[name]);
+const firstIn = async (name) => (typeof WORDS === "undefined" ? (await wordsIn(document.documentElement.dataset.host === "hub" ? `${name}-hub` : `${name}-gateway`)).default : WORDS[name]);
 
 export async function loadWords() {
   language = chosen;

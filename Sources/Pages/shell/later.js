@@ -1,6 +1,7 @@
 // What the first view does not wait for, and a cut line must not keep from anybody. Loaded once that is there.
 import { make } from "../parts/page.js";
 import { needWords, t } from "../parts/words.js";
+import { startKeeping } from "../stores/keeping.js";
 import { styled } from "./styled.js";
 
 let isOld = false;
@@ -16,8 +17,19 @@ async function lookForNewer() {
   document.querySelector(".app > .bar")?.before(make("div", { class: "bar", role: "status" }, make("span", { text: t("newer") }), make("button", { type: "button", class: "link", text: t("reload"), on: { click: () => location.reload() } })));
 }
 
-/** `live`: the host's stream; `event`: what it tells when the line is back; `more`: what else is loaded. */
-export function later({ live, event = "linked", more }) {
+/** The service worker fetches all files; what the page has before it goes through it once more. */
+function keepShell(worker) {
+  if (!("serviceWorker" in navigator)) return;
+  navigator.serviceWorker.addEventListener("controllerchange", () => {
+    for (const { name } of performance.getEntriesByType("resource")) if (name.startsWith(`${location.origin}/pages/`)) fetch(name).catch(() => { /* not kept */ });
+  }, { once: true });
+  navigator.serviceWorker.register(worker, { scope: "/" }).catch(() => { /* it works without */ });
+}
+
+/** `live`: the host's stream; `worker`: the address of its service worker; `event`: what it tells when the line is back; `more`: what else is loaded. */
+export function later({ live, worker, event = "linked", more }) {
+  startKeeping(live);
+  keepShell(worker);
   document.head.append(make("link", { rel: "manifest", href: "/manifest.webmanifest" }));
   live.on(event, () => {
     lookForNewer();

@@ -2,7 +2,7 @@
 import * as conversationsView from "../views/conversations.js";
 import { ConversationList } from "../views/list.js";
 import { fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
-import { clock, tellTimesAnew } from "../parts/times.js";
+import { tellTimesAnew } from "../parts/times.js";
 import { isolated, t } from "../parts/words.js";
 import { named } from "../parts/text.js";
 import { ask } from "../stores/api.js";
@@ -10,7 +10,9 @@ import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
 import { outbox } from "../stores/outbox.js";
+import { old } from "../stores/store.js";
 import { onKeys, startKeys } from "./keys.js";
+import { tellLine } from "./line.js";
 import { route } from "./route.js";
 import { styled } from "./styled.js";
 
@@ -41,8 +43,9 @@ export class Shell {
     live.subscribe(() => { this.#tellLine(); this.#tellState(); });
     live.on("signed-out", () => location.reload());
     // Begun without a line: who is signed in is known with it.
-    live.on("linked", () => { if (this.#session.isUnreached) ask("/session").then((session) => { this.#session = session; }).catch(() => { /* with the next line */ }); });
+    live.on("linked", () => { if (this.#session.isUnreached) ask("/session", { isLive: true }).then((session) => { this.#session = session; }).catch(() => { /* with the next line */ }); });
     outbox.subscribe(() => this.#tellLine());
+    old.subscribe(() => { this.#tellLine(); this.#tellState(); });
     gateway.subscribe(() => this.#tellState());
     conversations.subscribe(() => { this.#tellUnread(); this.#tellLine(); });
     this.#isNarrow.addEventListener("change", () => this.#show());
@@ -142,20 +145,13 @@ export class Shell {
   // MARK: What is told all the time
 
   #tellLine() {
-    const since = live.since;
-    this.bar.hidden = since === null;
-    this.#place.toggleAttribute("data-cut", since !== null);
-    if (since === null) { fill(this.bar); return; }
-    const waiting = outbox.count;
-    const words = t(conversations.isLoaded ? "cut" : "cut.none", { time: clock(since) }) + (waiting ? ` ${t("cut.waiting", { count: waiting })}` : "");
-    if (this.bar.firstChild?.textContent !== words) {
-      fill(this.bar, make("span", { text: words }), make("button", { type: "button", class: "link", text: t("cut.retry"), on: { click: () => live.retry() } }));
-    }
+    const count = outbox.count;
+    tellLine(this.bar, live, conversations.isLoaded, count ? ` ${t("cut.waiting", { count })}` : "");
   }
 
   #tellState() {
     const { name } = gateway;
-    const state = live.since === null ? gateway.state : "unknown";
+    const state = live.since === null && !old.has(gateway) ? gateway.state : "unknown";
     fill(this.state, make("span", { class: `dot ${state}`, "aria-hidden": "true" }),
       make("span", { class: "state-name" }, name ? named(name) : t("gateway")),
       make("span", { class: "quiet state-word", text: t(`state.${state}`) }));

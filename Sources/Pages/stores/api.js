@@ -2,6 +2,28 @@
 import { earlyAnswer } from "../first.js";
 import { t } from "../parts/words.js";
 
+/** In the browser's storage where answers are kept: so a first view does not load what looks for them. */
+export const MARK = "meshpost.known";
+/** What came before keeping.js is there, which takes the rest itself; `era`: another one when all is forgotten. */
+export const answers = { era: 0, came: [], take: (one) => answers.came.push(one) };
+
+export function isAnyKept() {
+  try { return localStorage.getItem(MARK) !== null; } catch { return false; /* nothing is kept here */ }
+}
+
+/** Streams have no end. */
+function keepAnswer(path, answer) { if (path !== "/v1/packets") answers.take({ path, answer: answer.clone(), at: Date.now() }); }
+
+/** Whoever comes next is not to see it. */
+export function forget() {
+  answers.era += 1;
+  answers.came.length = 0;
+  if (!isAnyKept()) return;
+  localStorage.removeItem(MARK);
+  // Else before anything is kept again.
+  import("./known.js").then(({ forgetKept }) => forgetKept()).catch(() => {});
+}
+
 /** Why something could not be done, in words that can be shown, with what to do about it. */
 export class Trouble extends Error {
   constructor(words, { status = 0, code, remedy, answer = {} } = {}) {
@@ -24,9 +46,21 @@ let signedOut = () => {};
 /** What happens when the session has ended. */
 export function onSignedOut(heard) { signedOut = heard; }
 
+/** Where an answer that is kept here may stand for one that does not come: `options.isLive`: it may not; `options.late`: known.js. */
 async function request(method, path, body, options = {}) {
+  const sent = options.late?.get(path) ?? send(method, path, body, options);
+  if (method !== "GET" || options.isLive || !isAnyKept()) return sent;
+  sent.catch(() => { /* below */ });
+  const known = await import("./known.js").catch(() => null);
+  return known ? known.either(sent, path, options) : sent;
+}
+
+async function send(method, path, body, options) {
   const early = method === "GET" ? await earlyAnswer(path) : null;
-  if (early?.ok) return early;
+  if (early?.ok) {
+    keepAnswer(path, early);
+    return early;
+  }
   let response;
   try {
     response = await fetch(path, {
@@ -40,11 +74,16 @@ async function request(method, path, body, options = {}) {
     if (options.signal?.aborted) throw error;
     throw new Trouble(error.name === "TimeoutError" ? t("trouble.silent") : t("trouble.cut"));
   }
-  if (response.ok) return response;
+  if (response.ok) {
+    // Somebody comes or goes.
+    if (path === "/session" && method !== "GET") forget();
+    if (path === "/session" || method === "GET") keepAnswer(path, response);
+    return response;
+  }
   let answer = {};
   // An answer of something in between has no words for us.
   try { answer = { ...await response.json() }; } catch { answer = {}; }
-  if (response.status === 401 && path.startsWith("/v1/")) signedOut();
+  if (response.status === 401 && path.startsWith("/v1/")) { forget(); signedOut(); }
   throw new Trouble(answer.error ?? t("trouble.status", { status: response.status }),
     { status: response.status, code: answer.code, remedy: answer.remedy, answer });
 }
@@ -94,9 +133,4 @@ export async function allRows(path, options) {
   const found = [];
   for await (const row of rows(path, options)) found.push(row);
   return found;
-}
-
-/** 32 hexadecimal digits that nobody else has: what is sent twice under them is one message. */
-export function freshID() {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

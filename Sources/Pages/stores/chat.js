@@ -5,11 +5,13 @@ import { live } from "./live.js";
 import { outbox } from "./outbox.js";
 import { passed } from "./passed.js";
 import { query } from "./query.js";
-import { ServedStore } from "./store.js";
+import { old, ServedStore } from "./store.js";
 
 const PAGE = 60;
 /** More rows than anybody looks at; further away is read again when it is scrolled to. */
 const MOST = 4000;
+/** Of so many the browser keeps what they are. */
+const MOST_KEPT = 200;
 
 /**
  * A stretch of one conversation, as far as it was read: rows by their cursor, oldest first. `hasOlder`, `hasNewer`: there is more.
@@ -38,13 +40,16 @@ export class Chat extends ServedStore {
   }
 
   close() {
+    this.end();
     for (const end of this.#ends) end();
     this.#isClosed = true;
   }
 
-  #page(values) {
-    return allRows(query("/v1/messages", { conversation: this.#id, direction: "both", limit: PAGE, ...values }));
-  }
+  #path(values) { return query("/v1/messages", { conversation: this.#id, direction: "both", limit: PAGE, ...values }); }
+
+  #page(values, options = { isLive: true }) { return allRows(this.#path(values), options); }
+
+  get kept() { return this.hasNewer ? null : [this.#path({ limit: FIRST_ROWS }), this.rows.slice(-MOST_KEPT)]; }
 
   /** Behind a reading that is under way: that is of another stretch. */
   async #next(part) {
@@ -57,8 +62,8 @@ export class Chat extends ServedStore {
     return this.#next();
   }
 
-  async read() {
-    const rows = await this.#page({ limit: FIRST_ROWS });
+  async read(options) {
+    const rows = await this.#page({ limit: FIRST_ROWS }, options);
     this.rows = rows;
     this.hasOlder = rows.length >= FIRST_ROWS;
     this.hasNewer = false;
@@ -70,6 +75,7 @@ export class Chat extends ServedStore {
     if (this.#isClosed || !(this.isLoaded || this.isReading || this.trouble)) return;
     await this.#next(() => (this.wanted ? this.#readAround(this.wanted) : this.rows.length ? this.#readAgain() : this.read()));
     this.isBehind = this.trouble !== null;
+    if (!this.isBehind) old.set(this);
   }
 
   /** The same stretch as it is now: up to its last row, or to the newest where it has that. */

@@ -1,4 +1,4 @@
-import { allRows, order } from "./api.js";
+import { allRows } from "./api.js";
 import { gist } from "../parts/text.js";
 import { compare } from "./cursor.js";
 import { gateway } from "./gateway.js";
@@ -9,23 +9,16 @@ import { ServedStore } from "./store.js";
 class Conversations extends ServedStore {
   #all = new Map();
   #called = null;
-  #marking = new Map();
-  /** What was read without a line. */
-  #unmarked = new Map();
 
   constructor() {
     super();
     live.on("afresh", (isFirst) => {
-      // Of another journal, it may be another message's place.
-      this.#unmarked.clear();
       if (isFirst) setTimeout(() => this.anew(), live.catchUpMs); else this.anew();
     });
     live.on("again", () => { if (this.isWanting) this.anew(); });
     live.on("linked", () => {
       // What could not be read is not told again by a stream that goes on.
       if (this.isBehind) this.anew();
-      for (const [id, cursor] of this.#unmarked) if (!this.#marking.has(id)) { this.#marking.set(id, cursor); this.#mark(id); }
-      this.#unmarked.clear();
     });
     live.on("message", (row) => this.told(() => this.#came(row)));
     live.on("read", ({ conversation, ...news }) => this.told(() => this.update(conversation, news)));
@@ -36,11 +29,13 @@ class Conversations extends ServedStore {
     });
   }
 
-  async read() {
-    const found = await allRows("/v1/conversations");
+  async read(options) {
+    const found = await allRows("/v1/conversations", options);
     this.#all = new Map(found.map((one) => [one.conversation, one]));
     this.#called = null;
   }
+
+  get kept() { return ["/v1/conversations", [...this.#all.values()]]; }
 
   get(id) { return this.#all.get(id) ?? null; }
 
@@ -81,31 +76,6 @@ class Conversations extends ServedStore {
       if (row.mentions?.includes(gateway.name)) changes.mentioned = true;
     }
     this.update(row.conversation, changes);
-  }
-
-  /** Read up to and including this row. Of many in a row, as one scrolls, the last counts. */
-  markRead(id, cursor) {
-    const known = this.#all.get(id);
-    if (!known || compare(cursor, known.read) <= 0) return;
-    const isUnderWay = this.#marking.has(id);
-    this.#marking.set(id, cursor);
-    this.update(id, { read: cursor, ...(known.newest && compare(cursor, known.newest.cursor) >= 0 ? { unread: 0, mentioned: false } : {}) });
-    if (!isUnderWay) this.#mark(id);
-  }
-
-  async #mark(id) {
-    // A little later: a burst is one request.
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    const cursor = this.#marking.get(id);
-    try {
-      await order("/v1/conversations/read", { conversation: id, cursor });
-    } catch (trouble) {
-      // Else it stays unread at the gateway.
-      if (trouble.isCut || trouble.status >= 500) this.#unmarked.set(id, cursor);
-    }
-    const last = this.#marking.get(id);
-    this.#marking.delete(id);
-    if (last !== cursor) { this.#marking.set(id, last); this.#mark(id); }
   }
 }
 

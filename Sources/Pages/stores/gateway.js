@@ -1,6 +1,6 @@
 import { ask } from "./api.js";
 import { live } from "./live.js";
-import { Store } from "./store.js";
+import { old, served, Store } from "./store.js";
 
 /** The gateway's status, as /v1/status tells it; `null` until the first one. */
 class Gateway extends Store {
@@ -8,27 +8,26 @@ class Gateway extends Store {
 
   constructor() {
     super();
-    live.on("status", (status) => this.#take(status));
+    served.add(this);
+    live.on("status", (status) => this.take(status));
     live.on("journal", ({ kind }) => { if (kind === "alert") this.load(); });
   }
 
-  #take(status) {
+  take(status) {
     this.status = status;
+    old.set(this);
     this.changed();
   }
 
   // What cannot be read now comes by the stream as soon as there is one.
-  async load() { try { this.#take(await ask("/v1/status")); } catch { /* the bar says so */ } }
+  async load() { try { this.take(await ask("/v1/status")); } catch { /* the bar says so */ } }
+
+  get isLoaded() { return this.status !== null; }
+  get kept() { return ["/v1/status", this.status]; }
 
   get identity() { return this.status?.radio?.identity ?? null; }
   /** Our radio's name on the mesh. */
   get name() { return this.identity?.name ?? ""; }
-
-  /** Our radio's place, if it has one: 0, 0 is the sea. */
-  get position() {
-    const { lat, lon } = this.identity ?? {};
-    return lat || lon ? { lat, lon } : null;
-  }
 
   /** The state in a word: `up`, `syncing`, `down`, `connecting`. */
   get state() {

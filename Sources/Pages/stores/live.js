@@ -1,7 +1,8 @@
 import { forgetEarly } from "../first.js";
+import { forget } from "./api.js";
 import { setNow } from "../parts/times.js";
 import { Kept } from "./kept.js";
-import { Stream } from "./store.js";
+import { old, Stream } from "./store.js";
 
 /** The host sends something at least each 20 s, if only its time; an older one, a comment. */
 const SILENCE_MS = 45_000;
@@ -33,7 +34,6 @@ class Live extends Stream {
   #isRunning = false;
   /** Not to be heard now: the page is put away, or hidden beside others. A browser has six connections to a host, for all pages together. */
   #isAway = false;
-  #release = null;
 
   /** The gateway at the other end; while the line is cut, the last one. */
   get gateway() { return this.#gateway.value; }
@@ -43,9 +43,8 @@ class Live extends Stream {
     if (this.#isRunning) return;
     this.#isRunning = true;
     addEventListener("online", () => this.#wake?.());
-    addEventListener("pagehide", () => this.#leave());
-    addEventListener("pageshow", () => this.#comeBack());
-    document.addEventListener("visibilitychange", () => (document.hidden ? this.#hide() : this.#comeBack()));
+    addEventListener("pagehide", () => this.leave());
+    addEventListener("pageshow", () => this.comeBack());
     // By the clock that goes on while the machine sleeps. Where it is set, the stream begins anew.
     setInterval(() => { if (Math.abs(Date.now() - this.#spoken) > SILENCE_MS) this.#ending?.abort(); else if (this.isLinked) this.tell("again"); }, LOOK_MS);
     while (this.#isRunning) {
@@ -75,24 +74,12 @@ class Live extends Stream {
     this.changed();
   }
 
-  /** One of those that are hidden goes on, and counts what is unread in its title. The others wait until they are looked at. */
-  #hide() {
-    if (!navigator.locks) return;
-    navigator.locks.request("meshpost.hidden", { ifAvailable: true }, (lock) => {
-      if (!document.hidden) return undefined;
-      if (!lock) { this.#leave(); return undefined; }
-      return new Promise((resolve) => { this.#release = resolve; });
-    });
-  }
-
-  #leave() {
+  leave() {
     this.#isAway = true;
     this.#ending?.abort();
   }
 
-  #comeBack() {
-    this.#release?.();
-    this.#release = null;
+  comeBack() {
     this.#isAway = false;
     this.#wake?.();
   }
@@ -151,6 +138,8 @@ class Live extends Stream {
       if (isAnother) this.#last = null;
       this.#journal = journal;
       forgetEarly();
+      old.set("line");
+      if (this.gateway && this.gateway !== value.gateway) forget();
       this.#gateway.value = value.gateway;
       this.isLinked = true;
       this.since = null;

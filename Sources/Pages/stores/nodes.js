@@ -1,5 +1,6 @@
 import { gist, seen } from "../parts/text.js";
 import { allRows } from "./api.js";
+import { gateway } from "./gateway.js";
 import { live } from "./live.js";
 import { ServedStore } from "./store.js";
 
@@ -20,11 +21,13 @@ class Nodes extends ServedStore {
   /** Once; later changes come by the stream. */
   need() { return this.isLoaded ? Promise.resolve() : this.load(); }
 
-  async read() {
-    const [found, readings] = await Promise.all([allRows("/v1/contacts"), allRows("/v1/readings?newest=1")]);
+  async read(options) {
+    const [found, readings] = await Promise.all([allRows("/v1/contacts", options), allRows("/v1/readings?newest=1", options)]);
     this.#all = new Map(found.map((node) => [node.key, node]));
     for (const { at, kind, body } of readings) this.#battery(kind, at, body);
   }
+
+  get kept() { return ["/v1/contacts", this.list]; }
 
   get list() { return [...this.#all.values()]; }
 
@@ -90,3 +93,9 @@ class Nodes extends ServedStore {
 export function nodeName(node) { return seen(node.alias) || seen(node.name) || node.key.slice(0, 12); }
 
 export const nodes = new Nodes();
+
+/** Our radio's place, if it has one: 0, 0 is the sea. */
+export function ownPosition() {
+  const { lat, lon } = gateway.identity ?? {};
+  return lat || lon ? { lat, lon } : null;
+}

@@ -1,4 +1,3 @@
-import { freshID, order } from "./api.js";
 import { Kept } from "./kept.js";
 import { live } from "./live.js";
 import { Store } from "./store.js";
@@ -8,9 +7,7 @@ const AGAIN_MS = 10_000;
 
 /**
  * What was written and is not at the gateway yet. Each has an id of its own, under which it may be posted any number of times and is one
- * message: a page that is closed, a line that is cut in the middle, or two tabs that share this storage send nothing twice.
- *
- * An entry is for the gateway at which it was written, if that was known, and waits for that when this address leads to another. `{id, gateway, conversation, text, split, at, region?, trouble?: {words, remedy, code}, unsure?}`, `unsure`: the status of an answer that was not the gateway's. It goes when its message comes by the stream.
+ * message: a page that is closed, a line that is cut in the middle, or two tabs that share this storage send nothing twice. Entries: sending.js.
  */
 class Outbox extends Store {
   #kept = new Kept("outbox", []);
@@ -25,7 +22,7 @@ class Outbox extends Store {
     super();
     live.on("linked", () => this.flush());
     live.on("message", (row) => { if (row.outgoing) this.#arrived(row.outgoing); });
-    addEventListener("storage", (event) => { if (event.key === "meshpost.outbox") { this.changed(); this.#later(); } });
+    addEventListener("storage", (event) => { if (event.key === "meshpost.outbox") { this.changed(); this.later(); } });
     addEventListener("beforeunload", (event) => { if (!this.#unkept.every((entry) => this.isKept(entry))) event.preventDefault(); });
   }
 
@@ -46,8 +43,8 @@ class Outbox extends Store {
   /** Whether it outlasts this page. */
   isKept({ id }) { return this.#taken.has(id) || !this.#unkept.some((entry) => entry.id === id); }
 
-  write(conversation, text, split = false, region = "") {
-    this.#unkept.push({ id: freshID(), gateway: live.gateway, conversation, text, split, at: Date.now(), ...(region ? { region } : {}) });
+  add(entry) {
+    this.#unkept.push(entry);
     this.#keep();
     this.flush();
   }
@@ -64,13 +61,13 @@ class Outbox extends Store {
     this.#keep();
   }
 
-  #set(id, values) { this.#change((all) => all.map((entry) => (entry.id === id ? { ...entry, ...values } : entry))); }
+  set(id, values) { this.#change((all) => all.map((entry) => (entry.id === id ? { ...entry, ...values } : entry))); }
 
   discard(id) { this.#change((all) => all.filter((entry) => entry.id !== id)); }
 
   /** Once more what was refused. */
   retry(id, changes = {}) {
-    this.#set(id, { ...changes, trouble: undefined });
+    this.set(id, { ...changes, trouble: undefined });
     this.flush();
   }
 
@@ -90,41 +87,31 @@ class Outbox extends Store {
   seen(rows) { for (const row of rows) if (row.outgoing) this.#arrived(row.outgoing); }
 
   /** Also what a tab wrote that is closed by then. */
-  #later() {
+  later() {
     clearTimeout(this.#again);
     this.#again = setTimeout(() => { if (live.isLinked) this.flush(); }, AGAIN_MS);
   }
 
-  /** In the order in which it was written; stops at a cut. */
+  /** It is on the gateway's disk. Its row takes its place as soon as it comes; were that missed, it goes all the same. */
+  took(id) {
+    this.#taken.add(id);
+    this.changed();
+    setTimeout(() => this.#arrived(id), 4000);
+  }
+
+  /** The one that goes next. */
+  get next() { return this.#ours.find((one) => !one.trouble && !this.#taken.has(one.id)); }
+
+  /** What sends is loaded when something waits. */
   async flush() {
-    if (this.#isSending) return;
+    if (this.#isSending || !this.next) return;
     this.#isSending = true;
     try {
-      for (;;) {
-        const entry = this.#ours.find((one) => !one.trouble && !this.#taken.has(one.id));
-        if (!entry) return;
-        try {
-          // By the channel's digest or the key's first digits, which no name is taken for.
-          await order("/v1/send", { to: entry.conversation.replace(/^(channel|node):/, ""), text: entry.text, id: entry.id, ...(entry.split ? { split: true } : {}), ...(entry.region ? { region: entry.region } : {}) });
-          this.#taken.add(entry.id);
-          this.changed();
-          // It is on the gateway's disk. Its row takes its place as soon as it comes; were that missed, it goes all the same.
-          setTimeout(() => this.#arrived(entry.id), 4000);
-        } catch (trouble) {
-          if (trouble.isCut || trouble.status === 401) {
-            // Nobody knows whether it is there. Under its id it is asked for again; who does not want to wait can take it away.
-            if (trouble.isForeign && entry.unsure !== trouble.status) this.#set(entry.id, { unsure: trouble.status });
-            live.retry();
-            this.#later();
-            return;
-          }
-          const { message: words, remedy, code } = trouble;
-          this.#set(entry.id, { trouble: { words, remedy, code }, unsure: undefined });
-        }
-      }
-    } finally {
-      this.#isSending = false;
+      await (await import("./sending.js")).send();
+    } catch {
+      this.later();
     }
+    this.#isSending = false;
   }
 }
 

@@ -36,8 +36,22 @@ export class Stream extends Store {
   tell(event, value) { for (const heard of [...(this.#heard.get(event) ?? [])]) heard(value); }
 }
 
+/** What is shown and may be older than what the host has: since when, by who shows it. */
+export const old = new (class extends Store {
+  #all = new Map();
+  get at() { return this.#all.size ? Math.min(...this.#all.values()) : null; }
+  has(key) { return this.#all.has(key); }
+
+  set(key, at) {
+    if (at ? this.#all.set(key, at) : this.#all.delete(key)) this.changed();
+  }
+})();
+
+/** All that are open. keeping.js hears of one that ends. */
+export const served = Object.assign(new Set(), { ended() {} });
+
 /**
- * What a server has: read as a whole by the subclass's `read()`, and kept up to date by the server's stream. `isLoaded`: it was read once;
+ * What a server has: read as a whole by the subclass's `read(options)`, which asks with these, and kept up to date by the server's stream. `isLoaded`: it was read once;
  * `trouble`: why the last reading failed; `isResting`: that was just now, and what one scrolls to is not asked for again at once;
  * `isBehind`: the whole is still to be read.
  */
@@ -52,12 +66,23 @@ export class ServedStore extends Store {
 
   get isReading() { return this.#reading !== null; }
 
+  constructor() {
+    super();
+    served.add(this);
+  }
+
+  end() {
+    served.ended(this);
+    served.delete(this);
+    old.set(this);
+  }
+
   /** All is to be read, and nobody does. */
   get isWanting() { return this.isBehind && !this.isResting && !this.isReading; }
 
   /** One reading at a time: who asks meanwhile gets that one. `part()`: reads it in place of the whole. */
   load(part) {
-    this.#reading ??= this.#run(part ?? (() => this.read()), !part);
+    this.#reading ??= this.#run(part ?? ((options) => this.read(options)), !part);
     return this.#reading;
   }
 
@@ -75,8 +100,17 @@ export class ServedStore extends Store {
 
   async #run(read, isWhole) {
     try {
-      await read();
+      const options = { late: new Map(), isLive: this.isLoaded };
+      await read(options);
       this.isLoaded = true;
+      if (options.late.size) {
+        old.set(this, options.at);
+        this.changed();
+        options.isLive = true;
+        await Promise.all(options.late.values());
+        await read(options);
+      }
+      if (isWhole) old.set(this);
       this.trouble = null;
       if (isWhole) this.isBehind = false;
     } catch (trouble) {

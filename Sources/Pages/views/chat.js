@@ -1,10 +1,11 @@
 // One conversation: what was said, in one order, and the place to write.
-import { coded, fill, icon, iconButton, make, say, showTrouble } from "../parts/page.js";
-import { refill } from "../parts/held.js";
+import { coded, fill, icon, iconButton, make, showTrouble } from "../parts/page.js";
+import { refill, say } from "../parts/held.js";
 import { number } from "../parts/numbers.js";
 import "../parts/days.js";
 import { dayOf, now, when } from "../parts/times.js";
-import { hue, initial, isReaction, named } from "../parts/text.js";
+import { named } from "../parts/text.js";
+import { hue, initial, isReaction } from "../parts/author.js";
 import { written } from "../parts/written.js";
 import { t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";
@@ -17,6 +18,8 @@ import { live } from "../stores/live.js";
 import { nodeName, nodes } from "../stores/nodes.js";
 import { outbox } from "../stores/outbox.js";
 import { passed } from "../stores/passed.js";
+import { markRead } from "../stores/reading.js";
+import { old } from "../stores/store.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
 import { styled } from "../shell/styled.js";
@@ -134,7 +137,8 @@ export class OpenChat {
     this.unreadBefore = known?.unread ?? 0;
     this.#at = route.get("at");
     if (this.#at) this.#around(this.#at);
-    else if (this.unreadBefore > 40) this.#chat.around(this.#readBefore);
+    // Where the list is not the gateway's own, nor may be what is around a place.
+    else if (this.unreadBefore > 40 && old.at === null) this.#chat.around(this.#readBefore);
     else this.#chat.newest();
   }
 
@@ -545,7 +549,7 @@ export class OpenChat {
         if (article.getBoundingClientRect().bottom <= end + 2) cursor = article.dataset.cursor;
       }
     }
-    if (cursor) conversations.markRead(this.id, cursor);
+    if (cursor) markRead(this.id, cursor);
   }
 
   #heard(row) {

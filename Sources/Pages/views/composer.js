@@ -7,7 +7,7 @@ import { conversations, shownName } from "../stores/conversations.js";
 import { gateway } from "../stores/gateway.js";
 import { areDraftsKept, keepDraft } from "../stores/drafts.js";
 import { draftOf } from "../stores/kept.js";
-import { outbox } from "../stores/outbox.js";
+import { write } from "../stores/sending.js";
 
 /** What the gateway takes at most: docs/sending.md. The gateway's own answer counts, should this be behind it. */
 function limitOf(kind) {
@@ -146,7 +146,7 @@ export class Composer {
     const text = this.field.value.trim();
     this.field.focus();
     if (!text || this.parts > MOST_PARTS) return;
-    outbox.write(this.#id, text, this.parts > 1, this.region.value);
+    write(this.#id, text, this.parts > 1, this.region.value);
     this.region.value = "";
     this.field.value = "";
     keepDraft(this.#id, "");

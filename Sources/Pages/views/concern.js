@@ -4,6 +4,7 @@ import { coded, fill, make, showTrouble } from "../parts/page.js";
 import { named } from "../parts/text.js";
 import { t } from "../parts/words.js";
 import { allRows, order } from "../stores/api.js";
+import { drop } from "../stores/keeping.js";
 import { conversations } from "../stores/conversations.js";
 import { live } from "../stores/live.js";
 import { form } from "./form.js";
@@ -41,6 +42,7 @@ export function blockButton(sender, isBlocked, changed, name) {
     try {
       await order(`/v1/blocks/${isBlocked ? "remove" : "add"}`, sender);
       changed();
+      drop((path) => path.startsWith("/v1/messages"));
       // The rows of messages say it.
       live.tell("afresh");
     } catch (trouble) {

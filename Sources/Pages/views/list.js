@@ -1,7 +1,8 @@
 // All conversations, newest first, and found as one types, which also searches all messages.
 import { fill, icon, make, showTrouble } from "../parts/page.js";
 import { when } from "../parts/times.js";
-import { hue, initial, isReaction, line, named } from "../parts/text.js";
+import { line, named } from "../parts/text.js";
+import { hue, initial, isReaction } from "../parts/author.js";
 import { t } from "../parts/words.js";
 import { Windowed } from "../parts/windowed.js";
 import { conversations, shownName } from "../stores/conversations.js";

@@ -10,7 +10,7 @@ import { lines, paintLines, waysNote } from "../parts/ways.js";
 import { Windowed } from "../parts/windowed.js";
 import { gateway } from "../stores/gateway.js";
 import { live } from "../stores/live.js";
-import { nodeName, nodes } from "../stores/nodes.js";
+import { nodeName, nodes, ownPosition } from "../stores/nodes.js";
 import { rowAt } from "../stores/rows.js";
 import { onKeys } from "../shell/keys.js";
 import { route } from "../shell/route.js";
@@ -80,7 +80,7 @@ export class View {
 
   #places(isAll) {
     const drawn = isAll ? [] : (this.#ways.drawn?.lines ?? []).flatMap((one) => [one.from, one.to]);
-    return drawn.length ? drawn : [...this.#shown, ...(gateway.position ? [gateway.position] : [])];
+    return drawn.length ? drawn : [...this.#shown, ...(ownPosition() ? [ownPosition()] : [])];
   }
 
   // MARK: Ways of a message
@@ -107,7 +107,7 @@ export class View {
     const ways = this.#ways;
     if (ways.row && nodes.isLoaded) {
       const isOwn = ways.row.direction === "sent";
-      ways.drawn = lines(ways.row, { placeOf, begin: isOwn ? gateway.position : placeOf(ways.row.sender), end: gateway.position });
+      ways.drawn = lines(ways.row, { placeOf, begin: isOwn ? ownPosition() : placeOf(ways.row.sender), end: ownPosition() });
     }
     const version = JSON.stringify([ways.cursor, ways.drawn?.lines, ways.drawn?.unplaced, ways.trouble]);
     if (this.note.dataset.version === version) return;
@@ -148,7 +148,7 @@ export class View {
     if (chosen) this.#paintPath(paper, chosen);
     const names = [];
     for (const mark of this.#ground.marks) this.#paintMark(paper, mark, names, chosen);
-    const own = gateway.position;
+    const own = ownPosition();
     if (own) {
       const [x, y] = this.#ground.xy(own);
       paper.globalAlpha = 1;
@@ -164,7 +164,7 @@ export class View {
 
   /** The way to the one that is chosen, over those repeaters that can be told and have a position. */
   #paintPath(paper, node) {
-    const own = gateway.position;
+    const own = ownPosition();
     const stops = own ? [own] : [];
     const width = node.hops ? node.path.length / node.hops : 0;
     for (let hop = 0; hop < (node.hops ?? 0) && Number.isInteger(width); hop += 1) {

@@ -1,9 +1,11 @@
 // What has become of a message, how well it was heard, and what others think of it.
-import { coded, icon, make, say } from "../parts/page.js";
+import { coded, icon, make } from "../parts/page.js";
+import { say } from "../parts/held.js";
 import { late } from "../parts/late.js";
 import { decibels } from "../parts/numbers.js";
 import { t } from "../parts/words.js";
-import { freshID, order } from "../stores/api.js";
+import { order } from "../stores/api.js";
+import { freshID } from "../stores/fresh.js";
 
 const DRAWINGS = { __proto__: null, pending: "clock", sending: "arrow", sent: "tick", delivered: "ticks", failed: "bang", retrying: "arrow", held_for_recipient: "clock" };
 

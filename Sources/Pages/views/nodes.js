@@ -9,12 +9,12 @@ import { t } from "../parts/words.js";
 import { kindMark, KINDS } from "../parts/kinds.js";
 import { Windowed } from "../parts/windowed.js";
 import { gateway } from "../stores/gateway.js";
-import { nodeName, nodes } from "../stores/nodes.js";
+import { nodeName, nodes, ownPosition } from "../stores/nodes.js";
 import { onKeys } from "../shell/keys.js";
 import { route, to } from "../shell/route.js";
 
 export function away(node) {
-  const own = gateway.position;
+  const own = ownPosition();
   return own && (node.lat || node.lon) ? distance(own, node) : null;
 }
 

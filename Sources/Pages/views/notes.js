@@ -1,7 +1,8 @@
 // What is noticed about the messages of a chat, beside their day: which one an answer may be about, and that somebody else has our radio's name. Loaded
 // behind the chat.
 import { make } from "../parts/page.js";
-import { gist, isReaction } from "../parts/text.js";
+import { gist } from "../parts/text.js";
+import { isReaction } from "../parts/author.js";
 import { needWords, t } from "../parts/words.js";
 import { allRows } from "../stores/api.js";
 import { compare } from "../stores/cursor.js";

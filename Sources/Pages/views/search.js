@@ -1,6 +1,6 @@
 // Messages that hold words, newest first; further ones by a button. Across all conversations also nodes to write to that are in none of them.
-import { fill, make, say, showTrouble } from "../parts/page.js";
-import { refill } from "../parts/held.js";
+import { fill, make, showTrouble } from "../parts/page.js";
+import { refill, say } from "../parts/held.js";
 import { when } from "../parts/times.js";
 import { cut, line, named } from "../parts/text.js";
 import { t } from "../parts/words.js";
