@@ -2,6 +2,10 @@
 // Packed pages have all their files here, by host (`deploy/pages/pack` sets PACKED); of others those are kept that were asked for.
 const FILES = typeof PACKED === "undefined" ? [] : PACKED[new URL(location).searchParams.get("host") ?? "gateway"];
 const CACHE = "meshpost-pages-5";
+/** Addresses of views: the page. */
+const VIEWS = /^\/((conversations|nodes|map|air|gateway|fleet|messages|coverage|alerts|commands|people)(\/.*)?)?$/;
+/** After so long the page that is kept opens, with its own files. Of a newer version it tells by itself. */
+const LATE_MS = 250;
 
 self.addEventListener("install", (event) => {
   // After the first view, so that it does not compete with it; a file that is missing does not stop the rest.
@@ -44,14 +48,20 @@ async function fromCache(request, event) {
 async function fromHost(request, event) {
   const kept = request.mode === "navigate" ? "/" : request;
   const cache = await caches.open(CACHE);
-  try {
-    const answer = await fetch(request);
+  const known = () => cache.match(kept, { ignoreSearch: true });
+  const answer = fetch(request).then((answer) => {
     // Beside the answer, and where the browser has no room for it, without it. Not all that one can open is the page.
     if (answer.ok && (request.mode !== "navigate" || answer.headers.get("Content-Type")?.startsWith("text/html"))) event.waitUntil(cache.put(kept, answer.clone()).catch(() => undefined));
     return answer;
+  });
+  event.waitUntil(answer.catch(() => undefined));
+  const isPage = FILES.length && request.mode === "navigate" && VIEWS.test(new URL(request.url).pathname);
+  try {
+    if (isPage && await Promise.race([answer.then(() => false), new Promise((resolve) => { setTimeout(() => resolve(true), LATE_MS); })])) return await known() ?? await answer;
+    return await answer;
   } catch (error) {
-    const known = await cache.match(kept, { ignoreSearch: true });
-    if (known) return known;
+    const found = await known();
+    if (found) return found;
     throw error;
   }
 }
