@@ -34,8 +34,8 @@ public struct Conversation: Equatable, Sendable {
 extension Store {
   /// Messages added to the list in one transaction.
   public static let listStep: Int64 = 2048
-  private static let listed = "conversations_listed"
-  private static let listedSent = "conversations_listed_sent"
+  static let listed = "conversations_listed"
+  static let listedSent = "conversations_listed_sent"
   /// The greatest count of unread messages after a read position in the middle.
   private static let maxCounted: Int64 = 10_000
 
