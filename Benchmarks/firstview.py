@@ -2,14 +2,14 @@
 """firstview.py PROGRAMS: how soon the pages show something on a slow line, in a real browser, and how much that takes.
 
 Between the browser and `meshpost web` lies Tests/Doubles/shapedline.py with 50 KB/s and a round trip of 100 ms, so it needs root; the files are those of the package
-(`deploy/pages/pack`). Two addresses, each by a browser that has been nowhere yet and is signed in: the list of conversations, until it shows one; and a chat,
-until it shows a message; and the list opened again, with what the browser has kept. Beside each: the bare transfer of as many bytes by one request on the same line, in the same run.
+(`deploy/pages/pack`). Each view is opened by a browser that has been nowhere yet and is signed in, until it shows what it is for; and the first one again, with what
+the browser has kept: as over HTTP, and as over https, where it has a service worker. Beside each: the bare transfer of as many bytes by one request on the same line, in the same run. Requests are those that were answered by
+then, and the stream.
 
-    --runs 5  --rate 50000  --delay 0.05  --pages FOLDER  --verbose
+    --runs 5  --rate 50000  --delay 0.05  --hub  --only NAME  --pages FOLDER  --verbose
 """
 import argparse
 import asyncio
-import http.client
 import json
 import pathlib
 import shutil
@@ -37,8 +37,14 @@ new MutationObserver((_, observer) => {
   observer.disconnect();
 }).observe(document, { childList: true, subtree: true });
 """
-VIEWS = {"list of conversations": ("/conversations", "a.conversation", False), "a chat": (f"/conversations/{PUBLIC}", "article[data-cursor]", False),
-         "the list, opened again": ("/conversations", "a.conversation", True)}
+GATEWAY = {"Conversations": ("/conversations", "a.conversation", False), "Conversations, again": ("/conversations", "a.conversation", "http"),
+           "Conversations, again, as over https": ("/conversations", "a.conversation", "https"),
+           "a chat": (f"/conversations/{PUBLIC}", "article[data-cursor]", False), "Nodes": ("/nodes", "main .node-link", False), "Map": ("/map", "main .map-row", False),
+           "Air": ("/air", "main h1", False), "Gateway": ("/gateway", "main .card .facts", False)}
+HUB = {"Fleet": ("/fleet", ".fleet-row .node-link", False), "Fleet, again": ("/fleet", ".fleet-row .node-link", "http"),
+       "Fleet, again, as over https": ("/fleet", ".fleet-row .node-link", "https"), "Messages": ("/messages", ".hub-message", False),
+       "Coverage": ("/coverage", ".map-row, .empty", False), "Alerts": ("/alerts", "main .empty, main .hub-list li", False), "Commands": ("/commands", "#command-text", False),
+       "People": ("/people", ".hub-list li", False)}
 
 
 def parsed():
@@ -47,6 +53,8 @@ def parsed():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--rate", type=int, default=50_000, help="bytes a second, each way")
     parser.add_argument("--delay", type=float, default=0.05, help="seconds one way")
+    parser.add_argument("--hub", action="store_true", help="the views of a hub, with three gateways")
+    parser.add_argument("--only", help="views whose name has this")
     parser.add_argument("--pages", type=pathlib.Path, help="a folder with the pages, in place of the package's")
     parser.add_argument("--verbose", "-v", action="store_true", help="each file, when it was asked for and when it was there")
     parser.add_argument("--near", help=argparse.SUPPRESS)
@@ -88,8 +96,8 @@ def near(place):
                     pass
             answer = {"ms": (time.monotonic() - began) * 1000}
         else:
-            browser = Browser()
             again = order.get("again", False)
+            browser = Browser(trusted=f"http://{plan['address']}:8800" if again == "https" else None)
             try:
                 browser.command("Network.enable")
                 browser.driver.execute_cdp_cmd("Network.setCookie", plan["cookie"])
@@ -97,6 +105,11 @@ def near(place):
                 if again:
                     browser.go(f"http://{plan['address']}:8800{order['path']}")
                     browser.until(order["wanted"], lambda: browser.script("return window.seen"), 60)
+                    # What comes behind it, too: the files that are kept, and the answers.
+                    browser.until("what is kept", lambda: browser.script("return localStorage.getItem('meshpost.known')"), 60)
+                    if again == "https":
+                        browser.until("its worker", lambda: browser.script("return navigator.serviceWorker?.controller"), 120)
+                    time.sleep(10)
                     browser.go("about:blank")
                 print(json.dumps({"ready": True}), flush=True)
                 sys.stdin.readline()
@@ -123,7 +136,30 @@ class Site:
             sys.exit(f"no line can be made here: {self.told}")
         self.counts = {}
         threading.Thread(target=self.read, daemon=True).start()
-        programs = options.programs
+        port, cookie = self.hub(options.programs) if options.hub else self.gateway(options.programs)
+        relay = self.start("nsenter", f"--net={self.told['far']}", sys.executable, __file__, options.programs, "--far", "--near", port)
+        assert "ready" in relay.stdout.readline()
+        plan = folder / "plan.json"
+        plan.write_text(json.dumps({"address": self.told["far_address"], "cookie": {"name": cookie[0], "value": cookie[1], "domain": self.told["far_address"], "path": "/", "httpOnly": True}}))
+        self.browser = self.start("nsenter", f"--net={self.told['near']}", sys.executable, __file__, options.programs, "--near", plan)
+
+    def hub(self, programs):
+        """Three gateways, sixty messages. Its port, and the cookie of a person."""
+        folder, port, token = self.folder, free_port(), "f" * 48
+        (folder / "token").write_text(token)
+        (folder / "hub.toml").write_text(f'port = {port}\ndatabase = "{folder}/hub.db"\n[web]\nurl = "http://{self.told["far_address"]}:8800"\npages = "{self.pages()}"\n[[token]]\nfile = "{folder}/token"\naccess = "all"\n')
+        self.start("nsenter", f"--net={self.told['far']}", programs / "meshpost-hub", "serve", "--config", folder / "hub.toml")
+        until("the hub", lambda: self.said(port, "GET", "/session"))
+        subprocess.run([programs / "meshpost-hub", "people", "add", "ana", "--role", "administer", "--config", folder / "hub.toml"], input="correct horse", text=True, check=True, stdout=subprocess.DEVNULL)
+        for gateway in ("hilltop", "valley", "lake"):
+            bodies = [{"text": f"Number {number}: the path over the ridge is three hops", "sender_name": f"N{number % 5}", "channel": "1155f1870f917786", "channel_name": "Public", "sender_time": int(time.time()) - number} for number in range(60)]
+            events = [{"seq": number + 1, "at": int(time.time() * 1000), "trusted": True, "kind": "message", "body": body} for number, body in enumerate(bodies)]
+            assert self.said(port, "POST", f"/v1/gateways/{gateway}/events", {"epoch": "00" * 4, "events": events}, f"Authorization: Bearer {token}"), gateway
+        return port, self.cookie(port, {"person": "ana", "password": "correct horse"})
+
+    def gateway(self, programs):
+        """On a radio that hears 80 nodes, with sixty messages. The port of its pages, and the cookie of a session."""
+        folder, options = self.folder, self.options
         self.radio = self.start(programs / "meshpost-radio", "--clock", "now", "--tty", f"r0={folder}/tty", "--nodes", "6", "--contacts", "80", "--keep")
         until("the radio", lambda: (folder / "tty").exists())
         (folder / "gw.toml").write_text(f'[radio]\nlink = "serial:{folder}/tty"\n[store]\nlocation = "{folder}/gw.db"\n[control]\nsocket = "{folder}/ctl"\n')
@@ -136,12 +172,7 @@ class Site:
         port = free_port()
         host = self.start("nsenter", f"--net={self.told['far']}", programs / "meshpost", "web", "--socket", folder / "ctl", "--port", port, "--pages", self.pages())
         secret = urllib.parse.urlparse(next(line for line in host.stdout if "#secret=" in line).split()[1]).fragment.removeprefix("secret=")
-        relay = self.start("nsenter", f"--net={self.told['far']}", sys.executable, __file__, programs, "--far", "--near", port)
-        assert "ready" in relay.stdout.readline()
-        cookie = self.signed_in(port, secret)
-        plan = folder / "plan.json"
-        plan.write_text(json.dumps({"address": self.told["far_address"], "cookie": {"name": cookie[0], "value": cookie[1], "domain": self.told["far_address"], "path": "/", "httpOnly": True}}))
-        self.browser = self.start("nsenter", f"--net={self.told['near']}", sys.executable, __file__, programs, "--near", plan)
+        return port, self.cookie(port, {"secret": secret})
 
     def start(self, *command):
         with open(self.folder / "log", "a") as log:
@@ -156,12 +187,15 @@ class Site:
         subprocess.run([ROOT / "deploy/pages/pack", self.folder / "pages"], check=True)
         return self.folder / "pages"
 
-    def signed_in(self, port, secret):
-        words = ("import http.client, sys; c = http.client.HTTPConnection('127.0.0.1', int(sys.argv[1])); "
-                 "c.request('POST', '/session', '{\"secret\":\"' + sys.argv[2] + '\"}', {'Content-Type': 'application/json', 'Origin': f'http://127.0.0.1:{sys.argv[1]}'}); "
-                 "print(c.getresponse().getheader('Set-Cookie'))")
-        printed = subprocess.run(["nsenter", f"--net={self.told['far']}", sys.executable, "-c", words, str(port), secret], check=True, capture_output=True, text=True).stdout
-        return printed.split(";")[0].split("=", 1)
+    def said(self, port, method, path, body=None, *headers):
+        """What a host of the far side answers, with its headers; nothing: it refuses, or is not there."""
+        words = [part for one in ("Content-Type: application/json", f"Origin: http://127.0.0.1:{port}", *headers) for part in ("-H", one)]
+        data = ["-d", json.dumps(body)] if body else []
+        return subprocess.run(["nsenter", f"--net={self.told['far']}", "curl", "-sfi", "-X", method, *words, *data, f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True).stdout
+
+    def cookie(self, port, body):
+        answer = self.said(port, "POST", "/session", body)
+        return next(line for line in answer.splitlines() if line.lower().startswith("set-cookie")).split(": ", 1)[1].split(";")[0].split("=", 1)
 
     def read(self):
         for text in self.line.stdout:
@@ -208,15 +242,17 @@ def main():
     try:
         site = Site(options, folder)
         print(f"{options.rate / 1000:.0f} KB/s and {options.delay * 2000:.0f} ms round trip, files of the package, median of {options.runs} (least to most)\n")
-        print("| view | shown after | first words after | files | bytes of files, as they are | as they go | bytes on the line until then | the same bytes bare | ratio |\n|---|---|---|---|---|---|---|---|---|")
-        for name, (path, wanted, again) in VIEWS.items():
+        print("| view | shown after | first words after | requests | files | bytes of files, as they are | as they go | bytes on the line until then | the same bytes bare | ratio |\n|---|---|---|---|---|---|---|---|---|---|")
+        for name, (path, wanted, again) in (HUB if options.hub else GATEWAY).items():
+            if options.only and options.only not in name:
+                continue
             runs = [site.seen(path, wanted, again) for _ in range(options.runs)]
             shown = sorted(one["shown"] for one in runs)
             last = runs[-1]
             files = [one for one in last["files"] if not one[0].startswith(("/v1/", "/session"))]
             bare = statistics.median(one["bare"] for one in runs)
             middle = statistics.median(shown)
-            print(f"| {name} | {middle:.0f} ms ({shown[0]:.0f} to {shown[-1]:.0f}) | {statistics.median(one['paint'] or 0 for one in runs):.0f} ms | {len(files)} | {sum(one[4] for one in files):,} | {sum(one[3] for one in files):,} "
+            print(f"| {name} | {middle:.0f} ms ({shown[0]:.0f} to {shown[-1]:.0f}) | {statistics.median(one['paint'] or 0 for one in runs):.0f} ms | {len(last['files']) + 1} | {len(files)} | {sum(one[4] for one in files):,} | {sum(one[3] for one in files):,} "
                   f"| {statistics.median(one['payload'] for one in runs):,.0f} | {bare:.0f} ms | {middle / bare:.2f} |", flush=True)
             if options.verbose:
                 for one in sorted(last["files"], key=lambda one: one[1]):

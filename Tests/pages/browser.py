@@ -27,11 +27,14 @@ class Browser:
         self.looks, self.cookies = looks, []
         self.begin(**looks)
 
-    def begin(self, width=1440, height=900, dark=False, touch=False, language="en"):
+    def begin(self, width=1440, height=900, dark=False, touch=False, language="en", trusted=None):
+        """`trusted`: an origin with the rights of one that came over https."""
         options = webdriver.ChromeOptions()
         options.binary_location = "/usr/bin/chromium"
         for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", f"--window-size={width},{height}", "--disable-background-timer-throttling"):
             options.add_argument(word)
+        if trusted:
+            options.add_argument(f"--unsafely-treat-insecure-origin-as-secure={trusted}")
         options.add_experimental_option("prefs", {"intl.accept_languages": language})
         if touch:
             options.add_experimental_option("mobileEmulation", {"deviceMetrics": {"width": width, "height": height, "pixelRatio": 2, "touch": True}})

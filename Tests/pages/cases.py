@@ -628,6 +628,7 @@ def what_is_written_while_cut_off_goes_out_once(world):
     browser = chat(world)
     browser.find(".composer-field")
     browser.until("a line", lambda: browser.script("return import('/pages/stores/live.js').then(({live}) => live.isLinked)"))
+    browser.until("what is kept", lambda: browser.script("return import('/pages/stores/known.js').then(({ all }) => all.has('/v1/conversations') && all.has('/session'))"))
     browser.until("the files of the service worker", lambda: browser.script("""
       const files = performance.getEntriesByType('resource').map(({name}) => name).filter((name) => name.startsWith(`${location.origin}/pages/`));
       // What was asked for before the worker was there is kept once it is asked for again.
