@@ -153,7 +153,8 @@ extension PreparedEvent.Heard {
   /// Seconds in about a hundred years, which is as good as for ever.
   private static let longestAge: Int64 = 3_200_000_000
 
-  /// The hash of channel, sender, sender time and text, which is the same for all receivers. Without time or text, the event's identity.
+  /// The hash of channel, sender, sender time and text, which is the same for all receivers. Without time or text, the event's identity. The data of a
+  /// datagram are never the same as a text: otherwise who reports a text as data would hide the text of all others.
   ///
   /// Outside of channels the gateway's name is in the place of the digest, before a slash, which no digest has: no gateway's report is joined to a
   /// direct message of another.
@@ -161,11 +162,14 @@ extension PreparedEvent.Heard {
   /// It begins with the sender's time: messages of about the same time are neighbours in the index, so that one page of it gets many new rows.
   private static func identity(_ event: HubEvent, _ channel: String?, gateway: String, epoch: String) -> String {
     let body = event.body
-    guard let time = body["sender_time"]?.integer, let text = body["text"]?.string ?? body["data"]?.string else {
+    let text = body["text"]?.string
+    guard let time = body["sender_time"]?.integer, let content = text ?? body["data"]?.string else {
       return "\(gateway)/\(epoch)/\(event.seq)"
     }
     let place = channel ?? "\(gateway)/\(body["kind"]?.string ?? "")/\(body["sender"]?.string ?? "")"
-    let parts = [place, body["sender_name"]?.string ?? "", String(time), text]
+    // Neither a digest nor a gateway's name begins with a slash.
+    let start = text == nil ? ["/\(body["data_type"]?.integer.map { String($0) } ?? "")", place] : [place]
+    let parts = start + [body["sender_name"]?.string ?? "", String(time), content]
     let seconds = UInt32(clamping: time)
     let beginning = [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: seconds >> $0) }
     return (beginning + Digest.sha256(Array(parts.joined(separator: "\0").utf8)).prefix(12)).hex
