@@ -106,13 +106,10 @@ extension PreparedEvent.Heard {
   /// Fields that differ from hearer to hearer.
   private static let own: Set = ["id", "snr", "hops", "direct", "slot", "received_at", "waited", "waited_s", "age_s"]
 
-  /// Fields that no message in a channel has.
-  private static let notInChannels: Set = ["sender", "author", "author_name", "command"]
-
   init(_ event: HubEvent, from gateway: String, epoch: String) {
     channel = PreparedEvent.digest(in: event.body)
     identity = Self.identity(event, channel, gateway: gateway, epoch: epoch)
-    body = Self.joined(event.body, isInChannel: channel != nil).text
+    body = Self.joined(event.body, in: channel).text
     // Only numbers and truth values: other values could be long.
     let facts = ["snr", "hops", "direct", "waited", "waited_s", "age_s"].map { name -> (String, (any JSONEncodable)?) in
       (name, event.body[name].flatMap { $0.number != nil || $0.bool != nil ? $0 : nil })
@@ -124,15 +121,10 @@ extension PreparedEvent.Heard {
     update = Self.update(event, channel, from: gateway)
   }
 
-  /// The body that all hearers share, from the first report. In a channel it is the word of one gateway for all: it names no sender and no kind that
-  /// others would not have reported.
-  private static func joined(_ body: JSONValue, isInChannel: Bool) -> JSONValue {
-    let shared = (body.fields ?? []).filter { !own.contains($0.0) }
-    guard isInChannel else { return .object(shared) }
-    return .object(
-      shared.filter { !notInChannels.contains($0.0) }.map { name, value in
-        name == "kind" && value != .string("datagram") ? (name, JSONValue.string("channel")) : (name, value)
-      })
+  /// The body that all hearers share, from the first report. In a channel it is the word of one gateway for all.
+  private static func joined(_ body: JSONValue, in channel: String?) -> JSONValue {
+    guard let channel else { return .object((body.fields ?? []).filter { !own.contains($0.0) }) }
+    return SharedBody.of(body, in: channel)
   }
 
   /// Gateways that forward the message compute the same: docs/hub-protocol.md, "Messages of other places".
