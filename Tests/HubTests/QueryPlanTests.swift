@@ -154,6 +154,22 @@ import Testing
     for step in plans.flatMap(\.steps) { #expect(step.contains("COVERING INDEX states_by_time"), "\(step)") }
   }
 
+  @Test func `the removal of a gateway reads what it heard, however many messages others heard`() async throws {
+    let store = try HubStore(location: scratch.location("removal.db"))
+    try await fill(store)
+    let removed = try await store.removeGateway("g") { _ in }
+    #expect(removed.messages == 1)
+    let plans = try await store.plans().filter { $0.sql.contains("FROM heard h WHERE h.gateway") }
+    #expect(plans.count == 3)
+    for (sql, steps) in plans {
+      for step in steps where step.contains("messages") {
+        // The newest position is the end of the table.
+        #expect(step.contains("(rowid=?)") || step == "SEARCH messages", "\(step): \(sql)")
+      }
+      #expect(steps.contains { $0.contains("heard_by_gateway (gateway=? AND message>?") }, "\(steps): \(sql)")
+    }
+  }
+
   @Test func `the ingest finds stored events by their numbers, however many events a gateway has`() async throws {
     let store = try HubStore(location: scratch.location("ingest.db"))
     try await fill(store)

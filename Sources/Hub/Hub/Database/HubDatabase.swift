@@ -27,6 +27,8 @@ public struct HubDatabaseError: Error, Equatable, Sendable, CustomStringConverti
     case noTables
     /// Another program has locked the SQLite file.
     case locked
+    /// Another session of the server has not released a lock in time.
+    case heldLock
   }
 
   let cause: Cause?
@@ -229,6 +231,17 @@ extension HubDatabase {
     let sql =
       "SELECT pg_advisory_xact_lock(l.key) FROM (SELECT DISTINCT hashtext(v.name) AS key FROM @rows ORDER BY 1) l"
     return isServer ? [HubCall(sql, ["name": names])] : []
+  }
+
+  /// The calls after which no other transaction stores messages or hearers until this one's end; others read them. Batches hold back these calls from
+  /// their first message to their end: `longest`, in milliseconds. Nothing else is locked before, so that no two transactions wait for each other.
+  /// On SQLite there is one writer.
+  func stoppingMessages(_ longest: Int) -> [HubCall] {
+    guard isServer else { return [] }
+    return [
+      HubCall("SET LOCAL lock_timeout = \(longest)"),
+      HubCall("LOCK TABLE messages IN SHARE ROW EXCLUSIVE MODE"),
+    ]
   }
 
   /// The calls that notify other hubs on this database after the commit.

@@ -200,8 +200,10 @@ final class PostgresHubDatabase: HubDatabase {
       cause: Self.causes[state])
   }
 
-  /// `disk_full`, `undefined_table`.
-  private static let causes: [String: HubDatabaseError.Cause] = ["53100": .fullDisk, "42P01": .noTables]
+  /// `disk_full`, `undefined_table`, `lock_not_available`.
+  private static let causes: [String: HubDatabaseError.Cause] = [
+    "53100": .fullDisk, "42P01": .noTables, "55P03": .heldLock,
+  ]
 
   /// The state of a write where nothing can be written.
   private static let readOnly = "25006"

@@ -147,8 +147,9 @@ extension HubStore {
     let calls =
       table == .messages
       ? [
-        HubCall("DELETE FROM heard WHERE message IN (SELECT v.id FROM @rows)", rows),
+        // In the order of batches and of a gateway's removal, so that none waits for another in a ring.
         HubCall("DELETE FROM messages WHERE position IN (SELECT v.id FROM @rows)", rows),
+        HubCall("DELETE FROM heard WHERE message IN (SELECT v.id FROM @rows)", rows),
       ] : [HubCall("DELETE FROM events WHERE id IN (SELECT v.id FROM @rows)", rows)]
     try database.write(calls)
   }

@@ -25,7 +25,7 @@ extension HubStore {
       events += try await removeRows(Self.events, of: gateway, paused)
       // Behind the events: those of a batch that comes from now on show that there is more to remove.
       var (last, begun) = (Int64(0), ContinuousClock.now)
-      while let step = try removeHearer(gateway, after: last) {
+      while let step = try await removeHearer(gateway, after: last, paused) {
         (last, messages) = (step.last, messages + step.messages)
         try await paused(ContinuousClock.now - begun)
         begun = .now
@@ -73,28 +73,52 @@ extension HubStore {
   /// SQL: the identity of a message of which only the position is left. No report has it: an identity of a gateway's own has two slashes.
   static let identityOfEmptied = "'removed/' || CAST(position AS TEXT)"
 
+  /// Milliseconds that a step waits for the batches under way, since further batches wait behind it; and how often a step is tried.
+  private static let (longestWait, mostAttempts) = (2000, 10)
+
+  /// A step, again if batches under way take long.
+  private func removeHearer(
+    _ gateway: String, after: Int64, _ paused: @Sendable (Duration) async throws -> Void
+  ) async throws -> (last: Int64, messages: Int)? {
+    var attempts = 1
+    while true {
+      let begun = ContinuousClock.now
+      do {
+        return try removeHearer(gateway, after: after)
+      } catch {
+        guard error.cause == .heldLock, attempts < Self.mostAttempts else { throw error }
+      }
+      attempts += 1
+      try await paused(ContinuousClock.now - begun)
+    }
+  }
+
   /// Forgets that the gateway heard the next messages behind a position, and deletes those that nobody else heard. Of the newest message only the
   /// position stays, as in a purge: readers do not see it, and another gateway that reports the message later adds it again. `nil`: there is no
   /// further message.
+  ///
+  /// No other transaction stores hearers meanwhile: on a server it would not show that another gateway has just heard a message, too.
   private func removeHearer(
     _ gateway: String, after: Int64
   ) throws(HubDatabaseError) -> (last: Int64, messages: Int)? {
-    let next = "SELECT position FROM messages WHERE position > ?1 ORDER BY position LIMIT \(Purge.step)"
-    let last = try database.number("SELECT coalesce(max(m.position), 0) FROM (\(next)) m", after)
+    let its = "SELECT h.message FROM heard h WHERE h.gateway = ?1 AND h.message > ?2"
+    let last = try database.number(
+      "SELECT coalesce(max(m.message), 0) FROM (\(its) ORDER BY h.message LIMIT \(Purge.step)) m", gateway, after)
     guard last > after else { return nil }
-    func heard(_ comparison: String) -> String {
-      "EXISTS (SELECT 1 FROM heard h WHERE h.message = messages.position AND h.gateway \(comparison) ?3)"
-    }
+    let own = """
+      position IN (\(its) AND h.message <= ?3)
+      AND NOT EXISTS (SELECT 1 FROM heard o WHERE o.message = messages.position AND o.gateway <> ?1)
+      """
     let deleted = try database.transaction { () throws(HubDatabaseError) in
-      let own = "position > ?1 AND position <= ?2 AND \(heard("=")) AND NOT \(heard("<>"))"
+      try database.perform(database.stoppingMessages(Self.longestWait), begins: false, ends: false)
       let deleted = try database.run(
-        "DELETE FROM messages WHERE \(own) AND position < (SELECT max(position) FROM messages)", after, last, gateway)
+        "DELETE FROM messages WHERE \(own) AND position < (SELECT max(position) FROM messages)", gateway, after, last)
       let emptied = try database.run(
         """
         UPDATE messages SET body = '', channel = NULL, at = \(HubSchema.timeOfEmptied),
         identity = \(Self.identityOfEmptied) WHERE \(own)
-        """, after, last, gateway)
-      try database.run("DELETE FROM heard WHERE message > ?1 AND message <= ?2 AND gateway = ?3", after, last, gateway)
+        """, gateway, after, last)
+      try database.run("DELETE FROM heard WHERE gateway = ?1 AND message > ?2 AND message <= ?3", gateway, after, last)
       return deleted + emptied
     }
     return (last, deleted)

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+
+import Foundation
+import JSON
+import TestSupport
+import Testing
+
+extension WholeProgramTests {
+  /// What a hub does while another transaction of the server is open.
+  @Suite struct PostgresWaits {
+    private static let message = #"{"kind":"channel","channel":"0011223344556677","sender_time":7,"text":"hello"}"#
+
+    private func start(_ rig: Rig, _ server: PostgresServer) throws -> String {
+      let file = rig.scratch.write(
+        "hub.toml",
+        """
+        port = \(rig.hubPort)
+        database = "\(server.address)"
+        [alerts]
+        hub_database_after_s = 1
+        [[token]]
+        file = "\(rig.scratch.location("token"))"
+        access = "all"
+        """)
+      let hub = try Program.own("meshpost-hub", ["serve", "--config", file])
+      try hub.line(with: "listening")
+      rig.hub = hub
+      return file
+    }
+
+    private func report(_ rig: Rig, _ gateway: String, _ body: String = message) {
+      let event = #"{"seq":1,"at":1,"trusted":true,"kind":"message","body":\#(body)}"#
+      let batch = #"{"epoch":"e","events":[\#(event)]}"#
+      #expect(rig.askHub("POST", "/v1/gateways/\(gateway)/events", body: batch)?.status == 200)
+    }
+
+    private func messages(_ rig: Rig) throws -> [JSONValue] {
+      try JSONValue(parsing: rig.askHub("GET", "/v1/messages?after=0")?.body ?? [])["messages"]?.array ?? []
+    }
+
+    @Test func `a gateway's removal leaves a message that another gateway is just reporting`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      let file = try start(rig, server)
+      report(rig, "gone")
+      report(rig, "other", #"{"kind":"channel","channel":"0011223344556677","sender_time":8,"text":"newest"}"#)
+      // What a batch of a gateway does, until its end some seconds later: the message is known, and gets one more hearer.
+      let batch = try server.session(
+        """
+        BEGIN; INSERT INTO messages(position, identity, at, body)
+        SELECT 1, identity, at, body FROM messages WHERE body LIKE '%hello%' ON CONFLICT(identity) DO NOTHING;
+        INSERT INTO heard(message, gateway, at, body)
+        SELECT position, 'stay', 1, '{"gateway":"stay"}' FROM messages WHERE body LIKE '%hello%';
+        SELECT pg_sleep(4); COMMIT
+        """)
+      try untilTrue("the batch") {
+        try server.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1"
+      }
+      let removal = try Program.own("meshpost-hub", ["gateways", "remove", "--config", file, "--yes", "gone"])
+      #expect(try removal.ended() == 0)
+      #expect(try batch.ended() == 0)
+      #expect(
+        removal.lines.contains("removed gone, 1 events, 0 messages that nobody else heard"), "\(removal.lines)")
+      let left = try messages(rig)
+      #expect(left.first?["body"]?["text"]?.string == "hello", "\(left)")
+      #expect(left.first?["heard"]?.array?.map { $0["gateway"]?.string } == ["stay"], "\(left)")
+    }
+
+    @Test func `a forgotten transaction that hides what comes is an alert that names it`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      _ = try start(rig, server)
+      let forgotten = try server.session("BEGIN; SELECT pg_current_xact_id(); SELECT pg_sleep(600)")
+      try untilTrue("the transaction") {
+        try server.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1"
+      }
+      let process = try server.value("SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+      report(rig, "g")
+      #expect(try messages(rig).isEmpty)
+      func alert() throws -> String? {
+        let answer = try JSONValue(parsing: rig.askHub("GET", "/v1/alerts")?.body ?? [])
+        return answer["alerts"]?.array?.first { $0["rule"]?.string == "hub_database" }?["text"]?.string
+      }
+      let text = try until("the alert") { try alert() }
+      #expect(
+        text.contains("until this transaction ends: process \(process) (program psql, database mesh, "), "\(text)")
+      #expect(text.hasSuffix(". End it in its program, or by SELECT pg_terminate_backend(\(process))"), "\(text)")
+      #expect(rig.hub?.lines.count { $0.contains("shows no new messages") } == 1)
+      try server.execute("SELECT pg_terminate_backend(\(process))")
+      forgotten.kill9()
+      try untilTrue("the message") { try messages(rig).count == 1 }
+    }
+  }
+}
