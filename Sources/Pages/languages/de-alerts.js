@@ -121,6 +121,7 @@ export default {
   "hub_database.away": "Die Datenbank von {hub} fehlt: {why}",
   "hub_database.full": "Der Datenträger der Datenbank von {hub} ist voll: Nichts wird gespeichert",
   "hub_database.locked": "Die Datenbank von {hub} ist von einem anderen Programm gesperrt: Nichts wird gespeichert",
+  "hub_database.hidden": "Die Datenbank von {hub} zeigt keine neuen Nachrichten, bis diese Transaktion endet: {transaction}. Beende sie in ihrem Programm oder mit {statement}",
   "hub_store_lost.file": "{hub}: Die Datenbankdatei wurde entfernt oder ersetzt: Was der Hub jetzt annimmt, ist verloren, wenn er endet. Beende den Hub, lege die Datei oder eine Sicherung zurück und starte ihn: Gateways senden nochmals, was sie noch haben",
   "hub_store_lost.replaced": "{hub}: Die Datenbank ist nicht die, die vorher hier war: Jene wurde entfernt, oder durch eine andere als ihre Sicherung ersetzt. Gateways senden nochmals, was ihre Journale noch haben; alles andere (Personen, Zustände, Befehle, Älteres) ist nur in einer Sicherung: Um es zurückzuhaben, beende den Hub und lege sie an ihren Platz",
   "hub_store_lost.older": "{hub}: Die Datenbank ist eine ältere Kopie der, die vorher hier war. Gateways senden nochmals, was ihre Journale noch haben; alles andere seit der Kopie (Personen, Zustände, Befehle, Älteres) ist verloren",

@@ -121,6 +121,7 @@ export default {
   "hub_database.away": "the database of {hub} is away: {why}",
   "hub_database.full": "the disk of the database of {hub} is full: nothing is stored",
   "hub_database.locked": "the database of {hub} is locked by another program: nothing is stored",
+  "hub_database.hidden": "the database of {hub} shows no new messages until this transaction ends: {transaction}. End it in its program, or by {statement}",
   "hub_store_lost.file": "{hub}: the database file was removed or replaced: what the hub takes now is lost when it ends. End the hub, put the file or a backup back, and start it: gateways send again what they still have",
   "hub_store_lost.replaced": "{hub}: the database is not the one that was here before, which was removed, or replaced by another one than its backup. Gateways send again what their journals still have; all else (people, states, commands, what is older) is only in a backup: to have it back, end the hub and put that in its place",
   "hub_store_lost.older": "{hub}: the database is an older copy of the one that was here before. Gateways send again what their journals still have; all else since the copy (people, states, commands, what is older) is lost",

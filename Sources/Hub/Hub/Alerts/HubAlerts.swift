@@ -47,6 +47,8 @@ actor HubAlerts {
   private var isMarked = false
   private var replaced: String?
   private var linksNotedAt: Int64 = 0
+  /// The transaction that hid new messages at the last check.
+  private var hiding: Int64?
   /// The last check of gateways, and the last search for forgotten alerts.
   private var checkedAt: MonotonicTime?
   private var searchedAt: MonotonicTime?
@@ -95,7 +97,7 @@ actor HubAlerts {
       let words = "the database of \(name) is locked by another program: nothing is stored"
       read(AlertSubject(.hubDatabase, name), .bad(text: words))
     } else if problem == nil {
-      read(AlertSubject(.hubDatabase, name), .well)
+      read(AlertSubject(.hubDatabase, name), await readHiding() ?? .well)
     }
     readDisk()
     var hasChecked = false
@@ -238,6 +240,24 @@ actor HubAlerts {
       newestNotedAt = now
     } catch {
       // The probe reports what is wrong with the database.
+    }
+  }
+
+  /// A transaction on the server that has hidden new messages since the last check.
+  private func readHiding() async -> AlertReading? {
+    guard location == nil else { return nil }
+    do {
+      let found = try await stores.monitor.hidingTransaction()
+      defer { hiding = found }
+      guard let found, found == hiding else { return nil }
+      let facts = try await stores.monitor.facts(ofTransaction: found)
+      return .bad(
+        text:
+          "the database of \(name) shows no new messages until this transaction ends: \(facts.words). End it in its program, or by \(facts.remedy)"
+      )
+    } catch {
+      // The probe reports what is wrong with the database.
+      return nil
     }
   }
 
