@@ -115,6 +115,8 @@ import UntrustedText
   /// A hub with ana, who is signed in, and a push service that keeps what it gets.
   private final class Site: Sendable {
     private struct State {
+      /// Milliseconds that a look seems to take.
+      var takes: Int64 = 0
       var status = 201
       var headers: HTTPHeaders = [:]
       /// A part of the addresses at which nobody answers.
@@ -137,7 +139,7 @@ import UntrustedText
       let settings = try #require(read)
       let service = Service()
       self.service = service
-      sender = PushSender(stores, settings, most: most) { request in
+      let post: PushSender.Post = { request in
         service.state.withLock { state -> Result<HTTPResponse, OutgoingRequest.Failure> in
           state.got.append(request)
           if let silent = state.silent, request.url.contains(silent) {
@@ -146,10 +148,13 @@ import UntrustedText
           return .success(HTTPResponse(status: state.status, headers: state.headers))
         }
       }
+      sender = PushSender(stores, settings, most: most, post: post) { _ in service.state.withLock { $0.takes } }
       guard try await stores.writer.person("ana") == nil else { return }
       _ = try await stores.writer.setPerson("ana", role: .view, hash: "h", at: 1)
       try await stores.writer.beginSession("token", of: "ana", at: 1)
     }
+
+    func takes(_ milliseconds: Int64) { service.state.withLock { $0.takes = milliseconds } }
 
     /// The pushes since the last call, by their topics.
     func took() -> [String] { requests().map { $0.headers["Topic"] ?? "" } }
@@ -307,6 +312,26 @@ import UntrustedText
     await site.sender.look(at: asked + 3 * Self.hour)
     #expect(try await site.all.isEmpty)
     #expect(site.stores.metrics.now.pushes[.gone] == 1)
+  }
+
+  @Test func `the pause between two pushes begins when the push service has answered`() async throws {
+    let site = try await Site(scratch.location("hub.db"))
+    #expect(try await site.subscribe())
+    try await site.say(1)
+    site.takes(25_000)
+    await site.sender.look(at: 1000)
+    #expect(site.took().count == 1)
+    #expect(try await site.all.first?.nextAt == 36_000)
+  }
+
+  @Test(
+    arguments: [
+      ("7200", 7_200_000), ("0", 0), ("99999999999999999999999", 86_400_000), ("100000", 86_400_000), ("-5", nil),
+      ("+5", nil), ("", nil), ("Wed, 21 Oct 2026 07:28:00 GMT", nil),
+    ] as [(String, Int64?)])
+  func `a push service that asks for too long a pause gets the longest`(_ asked: String, _ pause: Int64?) {
+    let answer = HTTPResponse(status: 429, headers: ["Retry-After": asked])
+    #expect(PushOutcome(.success(answer)) == .failed("status 429", retryAfter: pause))
   }
 
   @Test func `a push service without an answer holds back no browser of another`() async throws {

@@ -123,7 +123,7 @@ struct KeptForGateways<Value: Sendable>: Sendable {
   }
 }
 
-/// Limits how often each gateway may do something.
+/// Limits how often each gateway, or each person, may do something.
 final class GatewayQuotas: Sendable {
   private let fullQuota: Ration
   private let began = ContinuousClock.now

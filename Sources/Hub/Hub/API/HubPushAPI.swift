@@ -32,6 +32,7 @@ extension HubAPI {
 
   func subscribe(_ call: Call) async throws -> Response {
     guard let web, case .session(let token) = call.grant.proof else { return Self.onlyPeople }
+    guard stores.pushRations.take(call.author) else { return Self.tooManyChanges }
     guard let body = try await object(of: call) else { return Self.refusal(.badRequest, "expected a JSON object") }
     guard let endpoint = body["endpoint"]?.string,
       PushServices.origin(of: endpoint, among: web.settings.pushServices) != nil
@@ -68,6 +69,7 @@ extension HubAPI {
   /// The person's own.
   func endPush(_ call: Call) async throws -> Response {
     guard case .session = call.grant.proof else { return Self.onlyPeople }
+    guard stores.pushRations.take(call.author) else { return Self.tooManyChanges }
     return try await removePush(call, of: call.author) ? Self.json(["ok": true]) : Self.noSuchBrowser
   }
 
@@ -83,6 +85,11 @@ extension HubAPI {
   }
 
   private static var noSuchBrowser: Response { refusal(.notFound, "no such browser") }
+  private static var tooManyChanges: Response {
+    refusal(
+      .tooManyRequests, "too many changes of your browsers that get pushes",
+      retryAfter: Int(HubStores.pushRation.interval.inSeconds))
+  }
   private static var onlyPeople: Response {
     refusal(.forbidden, "only people who are signed in to the pages get pushes")
   }

@@ -23,19 +23,24 @@ actor PushSender {
   private static let firstRetry: Int64 = 30_000
   private static let longestRetry: Int64 = 3_600_000
   /// The longest pause that a push service may ask for.
-  private static let longestWanted: Int64 = 86_400_000
+  static let longestWanted: Int64 = 86_400_000
   /// A subscription that fails for so long ends, after so many attempts: a clock that was set ends none.
   static let givesUp: Int64 = 3 * 86_400_000
   static let leastFailures: Int64 = 60
   /// How far subscriptions are for which there was nothing is stored this often.
   private static let keepsEvery: Int64 = 60_000
 
+  /// Milliseconds since an instant.
+  typealias Elapsed = @Sendable (ContinuousClock.Instant) -> Int64
   typealias Post = @Sendable (OutgoingRequest) async -> Result<HTTPResponse, OutgoingRequest.Failure>
 
   private let stores: HubStores
   private let settings: HubWebSettings
   private let most: Int
   private let post: Post
+  private let elapsed: Elapsed
+  /// When the last look began.
+  private var begun = ContinuousClock.now
   private var key: PushKey?
   private let keyLog = ThrottledLog(HubLog.write)
   /// How far it has looked for subscriptions for which there was nothing, by their ids, and when that was last stored.
@@ -48,9 +53,10 @@ actor PushSender {
 
   init(
     _ stores: HubStores, _ settings: HubWebSettings, most: Int = PushSender.mostMessages,
-    post: @escaping Post = PushSender.overNetwork
+    post: @escaping Post = PushSender.overNetwork,
+    elapsed: @escaping Elapsed = { Int64((ContinuousClock.now - $0).inSeconds * 1000) }
   ) {
-    (self.stores, self.settings, self.most, self.post) = (stores, settings, most, post)
+    (self.stores, self.settings, self.most, self.post, self.elapsed) = (stores, settings, most, post, elapsed)
   }
 
   static let overNetwork: Post = { request in
@@ -72,6 +78,7 @@ actor PushSender {
 
   /// Looks once for news, and pushes it.
   func look(at now: Int64) async {
+    begun = .now
     do {
       try await push(at: now)
     } catch {
@@ -192,7 +199,8 @@ actor PushSender {
         // Whoever stops the hub waits for one push at most: the other one is made after the next start.
         if Task.isCancelled { break }
       }
-      guard let kept = Self.after(outcome, next, at: now) else {
+      // A push service may take long: pauses begin when it has answered.
+      guard let kept = Self.after(outcome, next, at: now + elapsed(begun)) else {
         _ = try await stores.writer.endPush(one.id)
         HubLog.write(.info, "pushes to a browser of \(one.person) have ended: \(outcome.words)")
         return
@@ -281,10 +289,18 @@ enum PushOutcome: Sendable, Equatable {
       case 200..<300: self = .sent
       case 404, 410: self = .gone
       default:
-        let seconds = response.headers["Retry-After"].flatMap { Int64($0) }.map { min(max($0, 0), 86_400) }
+        let seconds = response.headers["Retry-After"].flatMap(Self.seconds)
         self = .failed("status \(response.status)", retryAfter: seconds.map { $0 * 1000 })
       }
     }
+  }
+
+  /// A number that is too large asks for the longest pause. A date is not understood.
+  private static func seconds(_ words: String) -> Int64? {
+    guard !words.isEmpty, words.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else {
+      return nil
+    }
+    return min(Int64(words) ?? .max, PushSender.longestWanted / 1000)
   }
 
   var kind: HubMetrics.Push {

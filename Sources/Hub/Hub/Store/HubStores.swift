@@ -22,6 +22,9 @@ final class HubStores: Sendable {
   /// Changes of named hearers: all waiting ones in one transaction.
   private let hearerChanges: Coalescer<HubStore.WantedHearers, Bool>
   private let hearerRations = GatewayQuotas(Ration(most: 16, oneIn: .seconds(300)))
+  /// Changes of a person's browsers that get pushes: each writes. So many at once are all of a person's, several times.
+  static let pushRation = Ration(most: 60, oneIn: .seconds(5))
+  let pushRations = GatewayQuotas(HubStores.pushRation)
   /// States of buckets, which each gateway queries when it connects.
   let bucketQueries: Coalescer<HubStore.BucketQuery, HubStore.BucketQueryResult>
   /// States of gateways, which each gateway sends when it connects.
