@@ -177,6 +177,67 @@ import Timing
     #expect(try !fixture.bench.state("p").hasEnded)
   }
 
+  @Test func `a post that a restarted room ignores goes on with a new time when the answer of a login was lost`() throws
+  {
+    let fixture = try Fixture()
+    try fixture.logInFirst()
+    try fixture.pass(.seconds(240))
+    fixture.restartedAt = fixture.bench.loop.now
+    try fixture.pass(.seconds(10))
+    fixture.answersLogin = { _ in false }
+    try fixture.post()
+    try fixture.bench.run("a login without an answer") { fixture.logins.count == 3 }
+    // The room has had it, and knows us.
+    fixture.answersLogin = { _ in true }
+    try fixture.bench.run("the post with a new time") { Set(fixture.times).count == 2 }
+    #expect(fixture.logins == ["hello", "", "hello", "", "hello"])
+    #expect(try !fixture.bench.state("p").hasEnded)
+  }
+
+  @Test func `a post ends when a login that made it too old had no answer, in a room that was not restarted`() throws {
+    let fixture = try Fixture()
+    try fixture.logInFirst()
+    fixture.answersLogin = { _ in false }
+    try fixture.post()
+    try fixture.bench.run("a login without an answer") { fixture.logins.count == 3 }
+    fixture.answersLogin = { _ in true }
+    try fixture.bench.run("its end") { try fixture.bench.state("p").hasEnded }
+    #expect(try fixture.bench.state("p").reason == "no_acknowledgement" && Set(fixture.times).count == 1)
+  }
+
+  @Test func `a post after a login without an answer is not sent twice: the room may have known us`() throws {
+    let fixture = try Fixture()
+    try fixture.logInFirst()
+    try fixture.pass(.seconds(240))
+    fixture.restartedAt = fixture.bench.loop.now
+    try fixture.pass(.seconds(10))
+    fixture.answersLogin = { _ in false }
+    let (bench, service) = (fixture.bench, fixture.service)
+    let stored = try #require(try bench.store.contact(fixture.room.key))
+    let silence = try bench.result("a login") { () throws(Refusal) in try await service.logIn(stored, password: nil) }
+    #expect(throws: Refusal.self) { try silence.get() }
+    try fixture.post()
+    fixture.answersLogin = { $0 == "hello" }
+    try bench.run("its end") { try bench.state("p").hasEnded }
+    #expect(try bench.state("p").reason == "no_acknowledgement" && Set(fixture.times).count == 1, "\(fixture.times)")
+  }
+
+  @Test func `a post that is later than a question without an answer keeps its time`() throws {
+    let fixture = try Fixture()
+    try fixture.logInFirst()
+    fixture.answersLogin = { _ in true }
+    let (bench, service) = (fixture.bench, fixture.service)
+    let stored = try #require(try bench.store.contact(fixture.room.key))
+    let silence = try bench.result("a question") { () throws(Refusal) in
+      try await service.askOnce(.status, stored.contact, .interactive)
+    }
+    #expect(throws: Refusal.self) { try silence.get() }
+    try fixture.post()
+    let attempts = fixture.times.count
+    try bench.run("further attempts") { fixture.times.count >= attempts + 2 }
+    #expect(fixture.logins == ["hello", ""] && Set(fixture.times).count == 1, "\(fixture.logins) \(fixture.times)")
+  }
+
   @Test func `a room that still knows us gets no login after an unanswered post, which keeps its time`() throws {
     let fixture = try Fixture()
     try fixture.logInFirst()

@@ -86,8 +86,15 @@ extension DeliverySession {
   }
 
   /// Whether a message to this node was transmitted and has not ended.
-  public func hasTransmitted(to key: PublicKey) -> Bool {
-    live.values.contains { $0.item.destination == .node(key) && $0.item.tries > 0 }
+  public func hasTransmitted(to key: PublicKey) -> Bool { live.values.contains { Self.wasTransmitted($0, to: key) } }
+
+  /// The messages to this node that were transmitted and have not ended.
+  public func transmitted(to key: PublicKey) -> [Int64] {
+    live.compactMap { Self.wasTransmitted($0.value, to: key) ? $0.key : nil }
+  }
+
+  private static func wasTransmitted(_ message: Live, to key: PublicKey) -> Bool {
+    message.item.destination == .node(key) && message.item.tries > 0
   }
 
   /// The number of messages that wait for this recipient, if it does not acknowledge.

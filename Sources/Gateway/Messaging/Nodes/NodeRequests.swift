@@ -280,6 +280,7 @@ public final class NodeRequests {
     case .failed(.linkLost) where handed.answer?.wasSent == false: messenger.giveBack(airtime, for: purpose)
     default: break
     }
+    noteDoubt(asked, outcome)
     switch outcome {
     case .replied(.sent(let reply)): sent = reply
     case .failed(.notSent) where connection.isScopeStuck: return .failure(.radio(RadioConnection.stuckScope))
@@ -310,6 +311,25 @@ public final class NodeRequests {
       messenger.roomWasAsked(asked.contact.key, at: lastTime)
     }
     return answer ?? .failure(.silence(silence(asked.question, asked.contact)))
+  }
+
+  /// A room that gets the question may take no older post from then on, also if its answer is lost.
+  private func noteDoubt(_ asked: Asked, _ outcome: RadioSession.Outcome) {
+    guard asked.contact.type == .room else { return }
+    switch outcome {
+    case .replied(.sent), .failed(.timedOut): break
+    case .failed(.linkLost) where asked.handed?.answer?.wasSent != false: break
+    default: return
+    }
+    let key = asked.contact.key
+    switch asked.question {
+    case .login: messenger.roomMayHave(key, at: lastTime, isLogin: true)
+    case .whetherKnown:
+      // With a stored password it changes nothing there. Without one it is the login itself.
+      guard messenger.nodes?.password(key)?.bytes.isEmpty ?? true else { return }
+      messenger.roomMayHave(key, at: lastTime, isLogin: true)
+    default: messenger.roomMayHave(key, at: lastTime, isLogin: false)
+    }
   }
 
   /// How long an answer may take: a little longer than the radio suggests.

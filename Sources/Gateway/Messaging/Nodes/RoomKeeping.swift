@@ -104,7 +104,7 @@ public final class RoomKeeping {
   func radioReplaced() {
     linkDown()
     (keptAt, clocks) = ([:], [:])
-    messenger.forgettings = [:]
+    (messenger.forgettings, messenger.roomDoubts) = ([:], [:])
   }
 
   /// A room, or a password, has come or gone.
@@ -264,7 +264,7 @@ public final class RoomKeeping {
     // People wait for a room's posts.
     try await messenger.untilCalm(.relayed, since: loop.now)
     guard room.needsLogin || room.isPostUnanswered else { return }
-    let before = keptAt[key]
+    let (before, doubt) = (keptAt[key], messenger.roomDoubts[key])
     // The room's answer brings a new round of the post, which must not go before all is known.
     let hasPost = messenger.session.hasTransmitted(to: key)
     if hasPost { messenger.doubted.insert(key) }
@@ -277,6 +277,8 @@ public final class RoomKeeping {
         try await service.askOnce(.whetherKnown, stored.contact, .relayed)
       }
       switch answer {
+      // It may know us by a login whose answer was lost, and that has made the post too old: only another login ends the post, or gives it a new time.
+      case .success(.login(let login)) where !login.isReadOnly && !isWithout && messenger.mayIgnorePost(in: key): break
       case .success(.login(let login)) where !login.isReadOnly:
         (room.tried, room.isPostUnanswered, room.hasAnswered) = (loop.now, false, true)
         if !isWithout { return knowsUs(key) }
@@ -302,7 +304,7 @@ public final class RoomKeeping {
       room.tried = before == nil ? nil : loop.now
       (room.needsLogin, room.failures, room.isPostUnanswered, room.hasAnswered) = (false, 0, false, false)
       if hasPost, let before, case .login(let login) = answer, !login.isAdmin {
-        try await askWhetherStarted(stored, knownAt: before)
+        try await askWhetherStarted(stored, knownAt: before, doubt)
       }
     }
   }
@@ -313,9 +315,9 @@ public final class RoomKeeping {
   }
 
   /// If the room was started anew after it knew us last, and before a post came, then it has ignored the post, which may go with a new time. Admins are
-  /// known after a start, too.
+  /// known after a start, too. `doubt`: from a login on whose answer was lost, the room may have known us, and have taken later posts.
   private func askWhetherStarted(
-    _ stored: StoredContact, knownAt before: MonotonicTime
+    _ stored: StoredContact, knownAt before: MonotonicTime, _ doubt: Messenger.RoomDoubt?
   ) async throws(CancellationError) {
     let key = stored.contact.key
     guard let login = messenger.roomTimes[key] else { return }
@@ -326,7 +328,8 @@ public final class RoomKeeping {
     guard case .success(.status(let status)) = answer, asked - before > .seconds(Int64(status.uptime)) else { return }
     // At the latest: the answer took its time, and the room may have a post from before its start.
     let startedAt = messenger.synchronizer.now.milliseconds - Int64(status.uptime) * 1000
-    messenger.forgettings[key] = Messenger.Forgetting(startedAt: startedAt, login: login)
+    let first = min(login, doubt?.firstLogin ?? login)
+    messenger.forgettings[key] = Messenger.Forgetting(startedAt: startedAt, login: first)
     log.notice("room \(stored.contact.name.string) was restarted, and ignored posts until now: logged in again")
   }
 }

@@ -66,6 +66,8 @@ public final class Messenger {
   var isReady = false
   /// The time of the last login, request or post that each room has had, of those that are not under way here.
   var roomTimes: [PublicKey: UInt32] = [:]
+  /// What each room may have had since, without its answer having come.
+  var roomDoubts: [PublicKey: RoomDoubt] = [:]
   /// Called when a round of a post to the room was not acknowledged.
   var postWasUnanswered: (PublicKey) -> Void = { _ in }
   /// Rooms that are asked whether they were started anew: their posts wait for the answer.

@@ -9,8 +9,16 @@ extension Messenger {
   struct Forgetting {
     /// By this machine's clock, in milliseconds since 1970.
     var startedAt: Int64
-    /// The time of the login, by the radio's clock.
+    /// The time of the login, by the radio's clock: of the first one that it may have had.
     var login: UInt32
+  }
+
+  /// Questions that a room may have had although no answer came: its answer may be lost. Their times are of the radio's clock.
+  struct RoomDoubt {
+    /// Of the last one. If the room has had it, it ignores posts up to this time.
+    var last: UInt32
+    /// Of the first login: the room may know us from then on.
+    var firstLogin: UInt32?
   }
 
   /// Whether the room ignores the post with this time, because it has had something newer from us since.
@@ -31,6 +39,21 @@ extension Messenger {
   func roomWasAsked(_ room: PublicKey, at time: UInt32) {
     if roomTimes.count >= Self.mostRooms { roomTimes.removeAll() }
     roomTimes[room] = time
+    if let doubt = roomDoubts[room], doubt.last <= time { roomDoubts[room] = nil }
+  }
+
+  /// A question with this time of the radio's clock is on its way to a room, whose answer may get lost.
+  func roomMayHave(_ room: PublicKey, at time: UInt32, isLogin: Bool) {
+    if roomDoubts.count >= Self.mostRooms { roomDoubts.removeAll() }
+    let before = roomDoubts[room]
+    roomDoubts[room] = RoomDoubt(
+      last: max(before?.last ?? 0, time), firstLogin: before?.firstLogin ?? (isLogin ? time : nil))
+  }
+
+  /// Whether the room may ignore a post that is under way, because a question that it has not answered may have reached it.
+  func mayIgnorePost(in room: PublicKey) -> Bool {
+    guard let doubt = roomDoubts[room] else { return false }
+    return session.transmitted(to: room).contains { row($0)?.senderTime.map { $0 <= doubt.last } ?? false }
   }
 
   /// A room has acknowledged a post that was not under way here, as those of programs that share the radio.
