@@ -108,6 +108,20 @@ import Timing
     try shop.store.commitNow()
   }
 
+  @Test func `of more unread messages than are counted again the newest are, and a mention at the end stays`() throws {
+    let shop = try shop()
+    _ = try list(shop)
+    let name = ConversationName.channel(ChannelSecret.publicChannel.digest)
+    let many: UInt32 = 10_050
+    for time in 1...many { try shop.insert(Shop.channel("Bob: \(time)", time: time)) }
+    try shop.insert(Shop.channel("Bob: @[Hilltop] last", time: many + 1))
+    try change(shop, in: name) { store throws(SQLiteError) in
+      try store.setLevel(.mentions, of: name, ofRadio: store.radio)
+    }
+    let found = try #require(try list(shop).first)
+    #expect(found.unread == 1 && found.isMentioned)
+  }
+
   @Test func `a level counts what it lets pass, before and after it is set, and needs no message`() throws {
     let shop = try shop()
     _ = try list(shop)

@@ -36,7 +36,7 @@ extension Store {
   public static let listStep: Int64 = 2048
   static let listed = "conversations_listed"
   static let listedSent = "conversations_listed_sent"
-  /// The greatest count of unread messages after a read position in the middle.
+  /// So many of the newest messages are counted again: more unread ones count as so many, and an older mention is not found.
   private static let maxCounted: Int64 = 10_000
 
   /// Whether the list includes all messages.
@@ -70,11 +70,11 @@ extension Store {
     var (newest, count, mention): (Int64, Int64, Int64) = (0, 0, 0)
 
     mutating func add(_ message: StoredMessage, _ concern: Concern) {
-      newest = message.id
+      newest = max(newest, message.id)
       let said = Said(message)
       guard concern.filtered(said) == nil else { return }
       count += ReactionText(reading: message.text, inChannel: message.kind == .channel) == nil ? 1 : 0
-      if concern.mentionsUs(said) { mention = message.id }
+      if concern.mentionsUs(said) { mention = max(mention, message.id) }
     }
   }
 
@@ -244,7 +244,7 @@ extension Store {
       """
       SELECT \(Self.messageColumns) FROM messages
         WHERE id IN (SELECT rowid FROM words WHERE words MATCH ?1 AND rowid > ?2 AND rowid <= ?5)
-        AND kind IN ('direct', 'room', 'channel') AND radio IN (?3, \(Self.everyRadio)) ORDER BY id LIMIT ?4
+        AND kind IN ('direct', 'room', 'channel') AND radio IN (?3, \(Self.everyRadio)) ORDER BY id DESC LIMIT ?4
       """,
       [
         .text("place : \(name.indexWord)"), .integer(place), .integer(radio), .integer(Self.maxCounted),
