@@ -77,6 +77,33 @@ extension WholeProgramTests {
       #expect(try String(contentsOfFile: hub, encoding: .utf8).contains("token_file = \"one.token\""))
     }
 
+    @Test func `another server that is typed in place of a refused URL gets nothing of the old one's`() throws {
+      let scratch = Scratch()
+      let store = "[store]\nlocation = \"\(scratch.location("gw.db"))\"\n[radio]\nlink = \"auto:\"\n"
+      scratch.makeFolder("credentials")
+      _ = scratch.write("credentials/one.token", "of-the-first\n")
+      for (more, url, none) in [
+        (
+          "kind = \"mqtt\"\nurl = \"mqtts://a.example.org/x\"\nuser = \"me\"\npassword_file = \"one.token\"\n",
+          "mqtts://b.example.org", ["", ""]
+        ),
+        ("url = \"https://a.example.org:80443\"\ntoken_file = \"one.token\"\n", "https://b.example.org", [""]),
+      ] {
+        let text = store + "[[upstream]]\nname = \"one\"\n\(more)allow = [\"send\"]\n"
+        let setup = ["setup", "--no-start", "--config", scratch.write("etc.toml", text)]
+        let other = try meshpost(setup, input: ["y", "n", url] + none + ["n"])
+        let written = try String(contentsOfFile: scratch.location("etc.toml"), encoding: .utf8)
+        #expect(other.code == 0 && written.contains(url), "\(other.lines)")
+        for old in ["user", "_file", "send"] { #expect(!written.contains(old), "\(old) in \(written)") }
+      }
+      let broker = "kind = \"mqtt\"\nurl = \"mqtts://a.example.org/x\"\nuser = \"me\"\n"
+      let text = store + "[[upstream]]\nname = \"one\"\n\(broker)"
+      let setup = ["setup", "--no-start", "--config", scratch.write("etc.toml", text)]
+      let same = try meshpost(setup, input: ["y", "n", "mqtts://A.example.org"])
+      #expect(same.code == 0, "\(same.lines)")
+      #expect(try String(contentsOfFile: scratch.location("etc.toml"), encoding: .utf8).contains("user = \"me\""))
+    }
+
     @Test func `options that name another server say what it gets of the old one's secret, user and rights`() throws {
       let scratch = Scratch()
       let written = """

@@ -213,14 +213,27 @@ struct Setup {
     case "upstream.url":
       guard let wrong = text.upstreams.last(where: { $0.line <= mistake.line }) else { return false }
       let url = try askForURL("URL of \(wrong.name)", besides: wrong.name)
-      if let place = upstreams.firstIndex(where: { $0.name.isExactly(wrong.name) }) {
-        upstreams[place].url = url
-      } else {
-        upstreams.append(Upstream(name: wrong.name, url: url))
+      let known = upstreams.firstIndex { $0.name.isExactly(wrong.name) }
+      var upstream = known.map { upstreams[$0] } ?? Upstream(name: wrong.name, url: url)
+      upstream.url = url
+      if !ServerURL.areOfOneServer(wrong.url, url), hasOfItsOwn(upstream) {
+        // A secret that was typed for the other one is not stored.
+        secrets[upstream.tokenFile ?? ""] = nil
+        try askForSecretsAndRights(of: &upstream, wrong)
       }
+      if let known { upstreams[known] = upstream } else { upstreams.append(upstream) }
     default: return false
     }
     return true
+  }
+
+  /// Whether it has, here or in the configuration, what is for its own server only.
+  private func hasOfItsOwn(_ upstream: Upstream) -> Bool {
+    if upstream.tokenFile != nil || upstream.user != nil || upstream.allow != nil { return true }
+    guard let existing, let place = existing.upstreams.firstIndex(where: { $0.name.isExactly(upstream.name) }) else {
+      return false
+    }
+    return ["token_file", "password_file", "user", "allow"].contains { existing.has($0, ofUpstream: place) }
   }
 
   /// Nodes cannot send to a radio whose advert they have not received.
@@ -246,9 +259,7 @@ struct Setup {
         upstream.name = try askForName(upstream)
       }
       let old = stays.first { $0.name.isExactly(upstream.name) }
-      try askForSecrets(of: &upstream, old)
-      let maySend = try Dialogue.yes("May \(upstream.name) send messages by this radio?", standard: false)
-      upstream.allow = maySend ? ["send"] : []
+      try askForSecretsAndRights(of: &upstream, old)
       // The package's gateway stores what a radio on USB hears before it has a server. A hub that begins now would show hardly a node.
       if old == nil, !upstream.isBroker, access(store, F_OK) == 0 {
         upstream.from = try UpstreamStart.ask(upstream.name)
@@ -257,7 +268,15 @@ struct Setup {
     }
   }
 
-  /// `old`: the upstream whose place it takes. Its user and secret are for its own server: another one does not get them.
+  /// `old`: the upstream whose place it takes. Its user, secret and rights are for its own server: another one does not get them.
+  private mutating func askForSecretsAndRights(
+    of upstream: inout Upstream, _ old: ConfigurationText.Upstream?
+  ) throws {
+    try askForSecrets(of: &upstream, old)
+    let maySend = try Dialogue.yes("May \(upstream.name) send messages by this radio?", standard: false)
+    upstream.allow = maySend ? ["send"] : []
+  }
+
   private mutating func askForSecrets(of upstream: inout Upstream, _ old: ConfigurationText.Upstream?) throws {
     let stay = old.map { ServerURL.areOfOneServer($0.url, upstream.url) } ?? false
     let none = stay ? "empty: as before" : "empty: none"
