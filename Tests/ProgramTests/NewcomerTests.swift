@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import ArgumentParser
+import Foundation
 import Glibc
 import JSON
 import TestSupport
@@ -193,6 +194,39 @@ extension WholeProgramTests {
     }
     #expect(try InputFile.text(file) == "a new map")
     for name in [file, link, stream, dangling, socket] { #expect(access("\(name).part", F_OK) != 0, "\(name)") }
+  }
+
+  @Test func `two that write one file at a time each write all of it, and leave other files alone`() throws {
+    let scratch = Scratch()
+    let (file, own) = (scratch.location("gw.backup"), scratch.write("gw.backup.part", "of the user"))
+    let (one, other) = (try OutputFile(file), try OutputFile(file))
+    try one.write("one")
+    try other.write("the other")
+    try one.close()
+    #expect(try InputFile.text(file) == "one")
+    try other.close()
+    #expect(try InputFile.text(file) == "the other" && InputFile.text(own) == "of the user")
+    _ = try OutputFile(file)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: scratch.folder.path()).count == 2)
+  }
+
+  @Test func `what a killed run has left goes with the next setup, and what others are writing stays`() throws {
+    let scratch = Scratch()
+    scratch.makeFolder("etc")
+    scratch.makeFolder("etc/.meshpost-Ab12Cd")
+    for name in [".meshpost-Ab12Cd/hub.token", "hub.token.0a1b2c3d.part", "notes.part", "a.0A1B2C3D.part"] {
+      _ = scratch.write("etc/\(name)", "text")
+    }
+    let busy = try OutputFile(scratch.location("etc/busy"))
+    try Folder.temporary(in: scratch.location("etc")) { place in
+      Unfinished.removeLeft(in: scratch.location("etc"), partsOf: ["other"])
+      #expect(access(scratch.location("etc/hub.token.0a1b2c3d.part"), F_OK) == 0)
+      Unfinished.removeLeft(in: scratch.location("etc"))
+      #expect(access(place, F_OK) == 0, "it is in use")
+    }
+    try busy.close()
+    let left = try FileManager.default.contentsOfDirectory(atPath: scratch.location("etc")).sorted()
+    #expect(left == ["a.0A1B2C3D.part", "busy", "notes.part"])
   }
 
   @Test func `bytes that are not UTF-8 are found where they begin`() {

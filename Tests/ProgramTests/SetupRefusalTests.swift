@@ -104,6 +104,33 @@ extension WholeProgramTests {
       #expect(try String(contentsOfFile: scratch.location("etc.toml"), encoding: .utf8).contains("user = \"me\""))
     }
 
+    @Test(arguments: [SIGINT, SIGTERM, SIGHUP])
+    func `a signal during the check of setup takes the secret with it, and a kill leaves it to the next setup`(
+      _ signal: Int32
+    ) throws {
+      let scratch = Scratch()
+      for folder in ["bin", "etc"] { scratch.makeFolder(folder) }
+      let own = scratch.location("bin/meshpost")
+      try FileManager.default.copyItem(atPath: Program.programs.appending(path: "meshpost").path(), toPath: own)
+      // A check that takes long.
+      let daemon = scratch.write("bin/meshpostd", "#!/bin/sh\nexec sleep 4\n")
+      #expect(chmod(daemon, 0o755) == 0)
+      _ = scratch.write("tk", "a-secret-token\n")
+      let (folder, file) = (scratch.location("etc"), scratch.location("etc/gw.toml"))
+      let arguments = ["setup", "--no-start", "--unattended", "--config", file, "--link", "tcp:10.0.0.7:5001"]
+      let upstream = ["--upstream", "hub=https://hub.example.org", "--token-file", scratch.location("tk")]
+      func names() throws -> [String] { try FileManager.default.subpathsOfDirectory(atPath: folder) }
+      for (number, leaves) in [(signal, false), (SIGKILL, true)] {
+        let setup = try Program(own, arguments + upstream)
+        try untilTrue("the check") { try names().contains { $0.hasSuffix("/meshpostd.toml") } }
+        setup.send(number)
+        _ = try setup.ended()
+        #expect(try names().isEmpty != leaves, "\(try names())")
+      }
+      #expect(try meshpost(arguments + upstream).code == 0)
+      #expect(try names().sorted() == ["credentials", "credentials/hub.token", "gw.toml"])
+    }
+
     @Test func `options that name another server say what it gets of the old one's secret, user and rights`() throws {
       let scratch = Scratch()
       let written = """

@@ -75,6 +75,7 @@ final class OutputFile {
   private let location: String?
   /// The location, or the file behind it if that is a link.
   private let target: String?
+  /// Its name until it is complete, which no other file has; the target, if it grows.
   private let part: String
   private var pending: [UInt8] = []
   private var isClosed = false
@@ -87,7 +88,7 @@ final class OutputFile {
     if location == "" { throw Failure.file("") }
     // Opened anew, a file behind it would lose what it has.
     let named = location.flatMap { OutputFile.isStandardOutput($0) ? nil : $0 }
-    let there = named.flatMap { OutputFile.kind(of: $0) }
+    let there = named.flatMap { OutputFile.facts(of: $0) }.map { $0.st_mode & S_IFMT }
     let isStream = there == S_IFIFO || there == S_IFCHR
     // A disk or a socket must not become a file, and a disk must not lose what it has.
     if let named, let there, !isStream, there != S_IFREG {
@@ -100,25 +101,63 @@ final class OutputFile {
     self.location = named
     let isPart = !grows && !isStream
     target = try isPart ? named.map { try OutputFile.behind($0) } : named
-    part = (target ?? "") + (isPart ? ".part" : "")
-    guard let named else {
-      descriptor = 1
+    guard let named, let target else {
+      (descriptor, part) = (1, "")
       return
     }
-    // Others may be able to read a file of an earlier attempt.
-    if isPart { unlink(part) }
-    descriptor = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, isSecret ? 0o600 : 0o644)
-    guard descriptor >= 0 else { throw Failure.file(named) }
+    let mode: mode_t = isSecret ? 0o600 : 0o644
+    if isPart {
+      (descriptor, part) = try OutputFile.begin(target, mode, named)
+    } else {
+      part = target
+      descriptor = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode)
+      guard descriptor >= 0 else { throw Failure.file(named) }
+    }
+  }
+
+  /// A new file beside the target: another program may be writing the same target, and a file that is there is somebody's.
+  private static func begin(_ target: String, _ mode: mode_t, _ named: String) throws -> (Int32, String) {
+    for _ in 0..<tries {
+      let part = partName(target, UInt32.random(in: .min ... .max))
+      let descriptor = try Unfinished.noting { () throws -> (Int32, location: String) in
+        let descriptor = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode)
+        guard descriptor >= 0 || errno == EEXIST else { throw Failure.file(named) }
+        return (descriptor, descriptor >= 0 ? part : "")
+      }
+      guard descriptor >= 0 else { continue }
+      // It tells that somebody is writing the file. Without locks on this file system, nobody removes it early.
+      flock(descriptor, LOCK_EX | LOCK_NB)
+      return (descriptor, part)
+    }
+    errno = EEXIST
+    throw Failure.file(named)
+  }
+
+  private static let tries = 16
+  private static let digits = 8
+
+  private static func partName(_ target: String, _ number: UInt32) -> String {
+    let hex = String(number, radix: 16)
+    return "\(target).\(String(repeating: "0", count: digits - hex.utf8.count))\(hex).part"
+  }
+
+  /// The name that the file would get; `nil`: the name is of no incomplete file of this program's.
+  static func whole(ofPart name: String) -> String? {
+    let parts = name.pieces(at: ".")
+    guard parts.count > 2, parts[parts.count - 1].isExactly("part") else { return nil }
+    let number = parts[parts.count - 2]
+    guard number.utf8.count == digits, let value = UInt32(number, radix: 16) else { return nil }
+    let whole = parts.dropLast(2).joined(separator: ".")
+    return partName(whole, value).isExactly(name) ? whole : nil
   }
 
   private static func isStandardOutput(_ location: String) -> Bool {
     ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].contains { location.isExactly($0) }
   }
 
-  /// The kind of file, as in `st_mode`; `nil`: there is none.
-  private static func kind(of location: String) -> mode_t? {
+  private static func facts(of location: String) -> stat? {
     var facts = stat()
-    return stat(location, &facts) == 0 ? facts.st_mode & S_IFMT : nil
+    return stat(location, &facts) == 0 ? facts : nil
   }
 
   /// The file behind a link.
@@ -133,7 +172,12 @@ final class OutputFile {
   }
 
   // An incomplete file is no backup.
-  deinit { if !isClosed, let target, part != target { unlink(part) } }
+  deinit {
+    guard !isClosed, let target, !part.isExactly(target) else { return }
+    unlink(part)
+    Unfinished.forget(part)
+    Glibc.close(descriptor)
+  }
 
   /// Writes bytes. A terminal gets no control characters; a file or a pipe gets every byte.
   func write(_ text: String) throws { try write(Array((isTerminal ? Visible.page(text) : text).utf8)) }
@@ -159,10 +203,11 @@ final class OutputFile {
     guard let location, let target else { return }
     // A pipe or a device needs no sync.
     let isSynced = fsync(descriptor) == 0 || errno == EINVAL
-    guard isSynced, Glibc.close(descriptor) == 0, part == target || rename(part, target) == 0 else {
-      throw Failure.file(location)
-    }
+    // Its lock must not end before it has its name.
+    guard isSynced, part.isExactly(target) || rename(part, target) == 0 else { throw Failure.file(location) }
     isClosed = true
+    Unfinished.forget(part)
+    guard Glibc.close(descriptor) == 0 else { throw Failure.file(location) }
   }
 }
 
@@ -176,7 +221,9 @@ struct OutputOption: ParsableArguments {
 
 extension OutputFile {
   /// Writes the whole file or nothing, also in a power failure.
-  static func write(_ text: String, to location: String?, isSecret: Bool = false, replaces: Bool = true) throws {
+  static func write(
+    _ text: String, to location: String?, isSecret: Bool = false, replaces: Bool = true
+  ) throws {
     let file = try OutputFile(location, isSecret: isSecret, replaces: replaces)
     try file.write(text)
     try file.close()
@@ -201,15 +248,29 @@ enum Folder {
 
   /// Runs `work` with a temporary folder inside `location`, for the owner only. It deletes the folder and its files afterwards.
   static func temporary<Value>(in location: String, _ work: (String) throws -> Value) throws -> Value {
-    var template = Array("\(location)/.meshpost-XXXXXX".utf8CString)
-    guard mkdtemp(&template) != nil else { throw Failure.file(location) }
-    // The returned pointer is not usable: it points into `template`, which may be gone after the call.
-    let folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    let folder = try Unfinished.noting { () throws -> (String, location: String) in
+      var template = Array("\(location)/\(temporaryStart)XXXXXX".utf8CString)
+      guard mkdtemp(&template) != nil else { throw Failure.file(location) }
+      // The returned pointer is not usable: it points into `template`, which may be gone after the call.
+      let folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+      return (folder, location: folder)
+    }
+    // Whoever looks for what earlier runs have left lets this one be.
+    let lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    flock(lock, LOCK_EX | LOCK_NB)
     defer {
       for name in Files.names(in: folder) { unlink("\(folder)/\(name)") }
       rmdir(folder)
+      Unfinished.forget(folder)
+      if lock >= 0 { close(lock) }
     }
     return try work(folder)
+  }
+
+  private static let temporaryStart = ".meshpost-"
+
+  static func isTemporary(_ name: String) -> Bool {
+    name.begins(with: temporaryStart) && name.utf8.count == temporaryStart.utf8.count + 6
   }
 
   /// Follows symbolic links. Without a file there, it returns the location itself.

@@ -117,6 +117,7 @@ struct Setup {
       case let code: throw Failure.say("cannot write to \(folder): \(String(cString: strerror(code)))", EX_CANTCREAT)
       }
     }
+    removeLeft()
     defer { added = ConfigurationText.added(beside: store) }
     guard let old = try InputFile.text(config) else { return }
     if beginsAnew {

@@ -132,6 +132,12 @@ extension Setup {
     return keep(secret, as: name)
   }
 
+  /// What an earlier setup has left that was killed: it may hold a secret.
+  func removeLeft() {
+    Unfinished.removeLeft(in: Folder.of(config), partsOf: Array(config.pieces(at: "/").suffix(1)))
+    Unfinished.removeLeft(in: credentials)
+  }
+
   mutating func writeConfiguration() throws {
     for place in upstreams.indices {
       let upstream = upstreams[place]
@@ -176,11 +182,16 @@ extension Setup {
   /// Lets the daemon check `text` with the new secrets, before anything is written.
   private func trial(of text: String) throws -> ConfigurationCheck {
     try Folder.temporary(in: Folder.of(config)) { folder in
+      let file = "\(folder)/\(Self.nameOfTrial)"
+      let typed = secrets.keys.map { "\(folder)/\($0)" } + [file]
+      // Nothing is there yet: a signal finds them by these names.
+      for place in typed { Unfinished.noting { ((), location: place) } }
+      defer { for place in typed { Unfinished.forget(place) } }
       for name in Files.names(in: credentials) where secrets[name] == nil && !name.isExactly(Self.nameOfTrial) {
-        symlink(Folder.resolved("\(credentials)/\(name)"), "\(folder)/\(name)")
+        let link = "\(folder)/\(name)"
+        Unfinished.noting { (symlink(Folder.resolved("\(credentials)/\(name)"), link), location: link) }
       }
       for (name, secret) in secrets { try OutputFile.write(secret + "\n", to: "\(folder)/\(name)", isSecret: true) }
-      let file = "\(folder)/\(Self.nameOfTrial)"
       try OutputFile.write(text, to: file, isSecret: true)
       return try ConfigurationCheck(file, credentials: folder, for: credentials)
     }
