@@ -57,6 +57,27 @@ extension WholeProgramTests {
       #expect(names.count { $0.contains("Node ") } == 25, "\(names.count)")
     }
 
+    @Test func `a backup that goes to standard output has nothing but the backup`() throws {
+      let rig = try rig()
+      let (program, file) = (Program.programs.appending(path: "meshpost").path(), rig.scratch.location("out"))
+      let commands = [("backup", "/dev/stdout"), ("radio backup", "/dev/fd/1"), ("map --json --output", "/dev/stdout")]
+      for (command, target) in commands {
+        let script = "\"$0\" \(command) \(target) --socket \"$1\" > \"$2\""
+        let shell = try Program("/bin/sh", ["-c", script, program, rig.socket, file])
+        #expect(try shell.ended() == 0 && !shell.lines.isEmpty, "\(command) \(shell.lines)")
+        let bytes = try Data(contentsOf: URL(filePath: file))
+        switch command {
+        case "backup":
+          // A database is whole pages of the size in its header.
+          let page = Int(bytes[16]) << 8 | Int(bytes[17])
+          #expect(bytes.starts(with: "SQLite format 3".utf8) && bytes.count % page == 0, "\(bytes.count)")
+        case "radio backup":
+          for line in bytes.split(separator: 10) { _ = try JSONValue(parsing: Array(line)) }
+        default: #expect(String(decoding: bytes.suffix(16), as: UTF8.self).contains("</html>"))
+        }
+      }
+    }
+
     private func restore(_ rig: Rig, _ file: String, _ passphrase: String) throws -> (code: Int32, lines: [String]) {
       let restore = try Program.own(
         "meshpost", ["radio", "restore", file, "--private-key", "--yes", "--socket", rig.socket])

@@ -55,7 +55,7 @@ struct CaptureCommand: ParsableCommand {
       if taken == count { ending.end() }
     }
     try output.close()
-    if file != "-" { print(connection.json ? "{\"captured\":\(taken)}" : "\(taken) captured") }
+    if file != "-" { output.tell(connection.json ? "{\"captured\":\(taken)}" : "\(taken) captured") }
   }
 
   private func text(of row: JSONValue) -> String {

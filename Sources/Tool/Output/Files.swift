@@ -151,8 +151,12 @@ final class OutputFile {
     return partName(whole, value).isExactly(name) ? whole : nil
   }
 
+  /// Whether it is the stream that is standard output, by whatever name.
   private static func isStandardOutput(_ location: String) -> Bool {
-    ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].contains { location.isExactly($0) }
+    if ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].contains(where: { location.isExactly($0) }) { return true }
+    var own = stat()
+    guard fstat(1, &own) == 0, let there = facts(of: location), there.st_mode & S_IFMT != S_IFREG else { return false }
+    return there.st_dev == own.st_dev && there.st_ino == own.st_ino
   }
 
   private static func facts(of location: String) -> stat? {
@@ -178,6 +182,9 @@ final class OutputFile {
     Unfinished.forget(part)
     Glibc.close(descriptor)
   }
+
+  /// Says what was written. Within what goes to standard output it would be a part of that.
+  func tell(_ words: String) { if location == nil { Console.error(words) } else { print(words) } }
 
   /// Writes bytes. A terminal gets no control characters; a file or a pipe gets every byte.
   func write(_ text: String) throws { try write(Array((isTerminal ? Visible.page(text) : text).utf8)) }
@@ -221,12 +228,14 @@ struct OutputOption: ParsableArguments {
 
 extension OutputFile {
   /// Writes the whole file or nothing, also in a power failure.
+  @discardableResult
   static func write(
     _ text: String, to location: String?, isSecret: Bool = false, replaces: Bool = true
-  ) throws {
+  ) throws -> OutputFile {
     let file = try OutputFile(location, isSecret: isSecret, replaces: replaces)
     try file.write(text)
     try file.close()
+    return file
   }
 }
 

@@ -183,7 +183,8 @@ struct ChartCommand: ParsableCommand {
     let count = chart.series.reduce(0) { $0 + $1.1.count }
     if connection.json, options.output.file == nil { return print(json: chart.json) }
     let output = options.output
-    try OutputFile.write(chart.svg(to: Int64(time(nil)) * 1000), to: output.file, replaces: output.force)
-    if connection.json { print(json: .object([("points", .integer(Int64(count)))])) }
+    let file = try OutputFile.write(
+      chart.svg(to: Int64(time(nil)) * 1000), to: output.file, replaces: output.force)
+    if connection.json { file.tell(JSONValue.object([("points", .integer(Int64(count)))]).text) }
   }
 }

@@ -32,9 +32,9 @@ struct MapCommand: ParsableCommand {
     ]
     let data = JSONValue.object(fields.compactMap { name, value in value.map { (name, $0) } })
     if connection.json, output.file == nil { return print(json: data) }
-    try OutputFile.write(MapPage.html(data), to: output.file, replaces: output.force)
+    let page = try OutputFile.write(MapPage.html(data), to: output.file, replaces: output.force)
     others.tell("nodes", radio, connection)
-    if connection.json { print(json: .object([("nodes", .integer(Int64(nodes.count)))])) }
+    if connection.json { page.tell(JSONValue.object([("nodes", .integer(Int64(nodes.count)))]).text) }
   }
 
   private static func geoJSON(_ location: String) throws -> JSONValue {

@@ -44,9 +44,9 @@ extension RadioCommand {
         let fields: [(String, JSONValue)] = [
           ("channels", .integer(channels)), ("contacts", .integer(contacts)), ("private_key", .bool(privateKey)),
         ]
-        return print(json: .object(fields))
+        return output.tell(JSONValue.object(fields).text)
       }
-      print(
+      output.tell(
         "settings, \(Show.counted(channels, "channel")), \(Show.counted(contacts, "contact"))\(privateKey ? " and the private key" : "") written to \(file)"
       )
     }
@@ -228,9 +228,9 @@ struct BackupCommand: ParsableCommand {
       try output.write(piece)
     }
     try output.close()
-    if connection.json { return print("{\"bytes\":\(count)}") }
-    print("\(count) bytes written to \(file); restore with: meshpostd --restore \(Escaping.argument(file))")
-    print("(after the gateway has ended; with its --config, if that is not /etc/meshpost/meshpostd.toml)")
+    if connection.json { return output.tell("{\"bytes\":\(count)}") }
+    output.tell("\(count) bytes written to \(file); restore with: meshpostd --restore \(Escaping.argument(file))")
+    output.tell("(after the gateway has ended; with its --config, if that is not /etc/meshpost/meshpostd.toml)")
   }
 
   private static func identity(of file: String) -> String? {
