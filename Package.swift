@@ -223,7 +223,8 @@ let trials: [Target] = [
     "ProgramTests",
     [
       "Companion", "COpenSSL", "Deflate", "EarlierSchemas", "UntrustedText", "EventLoop", "HTTP", "JSON", "MeshCrypto",
-      "meshpost", "meshpost-hub", "meshpost-radio", "meshpostd", "Sockets", "TestSupport", "Timing", .arguments,
+      "meshpost", "meshpost-hub", "meshpost-radio", "meshpostd", "Sockets", "Store", "TestSupport", "Timing",
+      .arguments,
     ]),
   // What begins and ends a thousand times leaves nothing behind: in a process of their own, for they count what the process holds.
   tests("LifetimeTests", ["EventLoop", "HTTP", "Relay", "Store", "Sockets", "TestSupport", "Timing"]),

@@ -404,6 +404,26 @@ import Transport
     #expect(isAnswered)
   }
 
+  @Test func `a backup replaces no file of an added upstream, and becomes none`() throws {
+    let fixture = try Fixture()
+    let folder = fixture.store.location + ".upstreams"
+    #expect(mkdir(folder, 0o700) == 0 && mkdir("\(folder)/secrets", 0o700) == 0)
+    for name in ["w2.toml", "secrets/w2.token"] {
+      let file = "\(folder)/\(name)"
+      close(creat(file, 0o600))
+      var facts = stat()
+      let isThere = stat(file, &facts) == 0
+      try #require(isThere)
+      let refused = try fixture.answer("GET /v1/backup?replaces=\(facts.st_dev):\(facts.st_ino)")
+      #expect(refused.contains(" 400 ") && refused.contains("a file that the running gateway uses"), "\(refused)")
+    }
+    var facts = stat()
+    let isThere = stat(folder, &facts) == 0
+    try #require(isThere)
+    let new = try fixture.answer("GET /v1/backup?folder=\(facts.st_dev):\(facts.st_ino)&name=new.toml")
+    #expect(new.contains(" 400 "), "\(new)")
+  }
+
   @Test func `a backup that is kept beside the database stays when another is made`() throws {
     let fixture = try Fixture()
     let kept = fixture.scratch.write("gw.db.backup", "an earlier one")

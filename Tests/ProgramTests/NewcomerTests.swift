@@ -4,6 +4,7 @@ import ArgumentParser
 import Foundation
 import Glibc
 import JSON
+import Store
 import TestSupport
 import Testing
 import UntrustedText
@@ -227,6 +228,32 @@ extension WholeProgramTests {
     try busy.close()
     let left = try FileManager.default.contentsOfDirectory(atPath: scratch.location("etc")).sorted()
     #expect(left == ["a.0A1B2C3D.part", "busy", "notes.part"])
+  }
+
+  @Test func `no file that a command is told to write takes the place of one of a running gateway's`() throws {
+    let scratch = Scratch()
+    scratch.makeFolder("gw.db.upstreams")
+    scratch.makeFolder("gw.db.upstreams/secrets")
+    let database = scratch.write("gw.db", "messages")
+    let files = ["gw.db", "gw.db-wal", "gw.db.web", "gw.db.upstreams/w2.toml", "gw.db.upstreams/secrets/t", "gw.toml"]
+    for name in files.dropFirst() { _ = scratch.write(name, "") }
+    _ = scratch.write("gw.toml", "[store]\nlocation = \"\(database)\"\n")
+    #expect(symlink(database, scratch.location("link")) == 0)
+    let lock = open(scratch.location("gw.db.lock"), O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+    defer { close(lock) }
+    #expect(flock(lock, LOCK_EX | LOCK_NB) == 0)
+    for name in files + ["gw.db.moving", "gw.db.upstreams/new.toml", "link"] {
+      #expect(throws: ExitCode(EX_CANTCREAT), "\(name)") {
+        try OutputFile.write("x", to: scratch.location(name), replaces: true)
+      }
+    }
+    #expect(try InputFile.text(database) == "messages")
+    #expect(Set(GatewayFiles.suffixes) == Set(OwnSuffix.allCases.map(\.rawValue)))
+    for name in ["gw.db.backup", "notes.toml"] { try OutputFile.write("x", to: scratch.location(name), replaces: true) }
+    // Nobody loses anything by a file of a gateway that does not run, and setup writes the configuration of one that does.
+    try OutputFile.write("", to: scratch.location("gw.toml"))
+    #expect(flock(lock, LOCK_UN) == 0)
+    try OutputFile.write("x", to: scratch.location("gw.db.web"), replaces: true)
   }
 
   @Test func `bytes that are not UTF-8 are found where they begin`() {

@@ -82,8 +82,8 @@ final class OutputFile {
   var isTerminal: Bool { location == nil && Console.isTerminal }
 
   /// `grows`: the file has its final name from the beginning, because it grows for hours. `isSecret`: only the owner may read it. `replaces`: whether
-  /// it may replace an existing file. A pipe and a device lose nothing, and keep their place in the folder; a link keeps its own.
-  init(_ location: String?, grows: Bool = false, isSecret: Bool = false, replaces: Bool = true) throws {
+  /// it may replace an existing file, which the user has named; `nil`: the place is this program's own choice. A pipe and a device lose nothing, and keep their place in the folder; a link keeps its own.
+  init(_ location: String?, grows: Bool = false, isSecret: Bool = false, replaces: Bool? = nil) throws {
     // Its part would be a file of the name ".part".
     if location == "" { throw Failure.file("") }
     // Opened anew, a file behind it would lose what it has.
@@ -95,7 +95,8 @@ final class OutputFile {
       let words = there == S_IFDIR ? "is a folder" : "is no file"
       throw Failure.say("\(named) \(words): name a file to write", EX_CANTCREAT)
     }
-    if !replaces, let named, there != nil, !isStream {
+    if replaces != nil, !isStream, let named { try GatewayFiles.check(named) }
+    if replaces == false, let named, there != nil, !isStream {
       throw Failure.say("\(named) exists already: --force replaces it", EX_CANTCREAT)
     }
     self.location = named
@@ -230,7 +231,7 @@ extension OutputFile {
   /// Writes the whole file or nothing, also in a power failure.
   @discardableResult
   static func write(
-    _ text: String, to location: String?, isSecret: Bool = false, replaces: Bool = true
+    _ text: String, to location: String?, isSecret: Bool = false, replaces: Bool? = nil
   ) throws -> OutputFile {
     let file = try OutputFile(location, isSecret: isSecret, replaces: replaces)
     try file.write(text)

@@ -98,7 +98,8 @@ struct Setup {
   var secrets: [String: String] = [:]
 
   /// The gateway's database.
-  private var store: String { existing?.string("store", "location") ?? "/var/lib/meshpost/gateway.db" }
+  private var store: String { existing?.string("store", "location") ?? Self.serviceStore }
+  static let serviceStore = "/var/lib/meshpost/gateway.db"
 
   // MARK: Steps
 

@@ -44,19 +44,28 @@ final class BackupAPI {
   }
 
   /// Throws if the file that the client will make is one of this gateway's own: the file itself, by whatever name, or one of that name, which may be
-  /// missing at this moment. An open database whose log is another file loses all that is new when the gateway is killed.
+  /// missing at this moment, or one in a folder of its own. An open database whose log is another file loses all that is new when the gateway is killed.
   private func checkReplaced(_ request: HTTPRequest) throws(Refusal) {
     let (replaced, folder, name) = (request.query["replaces"], request.query["folder"], request.query["name"])
-    for file in OwnSuffix.allCases.map({ $0.of(store.location) }) + [dependencies.configurationFile] {
+    for file in ownFiles {
       let slash = file.lastIndex(of: "/")
       let own = slash.map { String(file[file.index(after: $0)...]) } ?? file
       let isThat = replaced != nil && replaced == Self.identity(of: file)
       let isSo =
         name?.isExactly(own) == true && folder != nil
         && folder == Self.identity(of: slash.map { String(file[...$0]) } ?? ".")
-      guard isThat || isSo else { continue }
+      let isWithin = folder != nil && folder == Self.identity(of: file)
+      guard isThat || isSo || isWithin else { continue }
       throw .invalid("\(file) is a file that the running gateway uses: name another one for the backup")
     }
+  }
+
+  /// Those of the upstreams that were added while it ran have any names.
+  private var ownFiles: [String] {
+    let upstreams = OwnSuffix.upstreams.of(store.location)
+    let added = Files.names(in: upstreams).map { "\(upstreams)/\($0)" }
+    let secrets = added.flatMap { folder in Files.names(in: folder).map { "\(folder)/\($0)" } }
+    return OwnSuffix.allCases.map { $0.of(store.location) } + [dependencies.configurationFile] + added + secrets
   }
 
   private static func identity(of file: String) -> String? {
