@@ -142,11 +142,11 @@ extension Show {
     case nil: nil
     // A room ignores whom it does not know, and needs no advert for it.
     case "held_for_recipient" where room != nil:
-      "held_for_recipient: not acknowledged yet. The gateway logs in to the room with the stored password, and sends the post again from time "
-        + "to time, until it expires. The room may be out of range, or the password may have changed: \(login)"
+      "held_for_recipient: not acknowledged yet. The gateway sends the post again from time to time, until it expires, and logs in to "
+        + "the room if its password is stored. The room may be out of range, or not know this radio any more: \(login)"
     case "no_acknowledgement" where room != nil:
-      "no_acknowledgement: it was sent, and not acknowledged within its lifetime; whether it has arrived is not known. The "
-        + "room is out of range, or does not know this radio: \(login), then `meshpost retry ID`"
+      "no_acknowledgement: it was sent, and not acknowledged in its time, which ends with a later login; whether it has arrived is "
+        + "not known. The room is out of range, or does not know this radio: \(login), then `meshpost retry ID`"
     case "held_for_recipient":
       "held_for_recipient: not acknowledged yet. The gateway sends it again at a sign of life of the recipient, and from time to time, "
         + "until it expires. The recipient may not know this radio: run `meshpost radio advert --flood`"

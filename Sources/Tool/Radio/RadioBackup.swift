@@ -229,7 +229,9 @@ struct BackupCommand: ParsableCommand {
     }
     try output.close()
     if connection.json { return output.tell("{\"bytes\":\(count)}") }
-    output.tell("\(count) bytes written to \(file); restore with: meshpostd --restore \(Escaping.argument(file))")
+    // The daemon takes the next argument as the file, whatever it begins with.
+    let argument = Escaping.argument(file.begins(with: "-") ? "./\(file)" : file)
+    output.tell("\(count) bytes written to \(file); restore with: meshpostd --restore \(argument)")
     output.tell("(after the gateway has ended; with its --config, if that is not /etc/meshpost/meshpostd.toml)")
   }
 
