@@ -265,7 +265,8 @@ extension Show {
     if unread > 0 {
       print(
         "          \(counted(unread, "text")) could not be read, from nodes that the radio does not have, whose keys begin with "
-          + "\(messaging[row.unreadSenders].map { clean($0) }.joined(separator: ", ")). It can read them once it has their senders: meshpost contact add")
+          + "\(messaging[row.unreadSenders].map { clean($0) }.joined(separator: ", ")). It can read them once it has their senders: meshpost contact add"
+      )
     }
     for poll in messaging[row.polls] {
       guard let trouble = poll["trouble"]?.string else { continue }
