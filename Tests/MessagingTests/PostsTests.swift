@@ -84,7 +84,7 @@ import Testing
     _ = try bench.send(SendRequest(to: "Lobby", text: "once", key: "p")).get()
     try bench.run("the command") { times.count == 1 }
     let newer = SharedMessage(
-      to: .node(room.key.prefix, attempt: 0), text: "of a phone", time: try #require(times.first) + 60)
+      to: .node(room.key.prefix, attempt: 0), text: "of a phone", time: try #require(times.first) + 600)
     var kept: OutgoingMessage?
     _ = bench.loop.begin {
       // `try?`: without a row the wait below fails.
@@ -94,5 +94,11 @@ import Testing
     for code in try #require(kept).attempts.codes { bench.messenger.received(.sendConfirmed(ack: code, tripTime: 5)) }
     try bench.run("its end") { try bench.state("p").hasEnded }
     #expect(try bench.state("p").reason == "no_acknowledgement" && times.count == 1, "\(times)")
+    for (count, key) in [(2, "q"), (3, "r")] {
+      _ = try bench.send(SendRequest(to: "Lobby", text: "after it", key: key)).get()
+      try bench.run("the next post") { times.count >= count }
+      _ = try bench.messenger.cancel(key: key)
+    }
+    #expect(times[1] > newer.time && times[2] > times[1], "the room takes nothing that is older: \(times)")
   }
 }

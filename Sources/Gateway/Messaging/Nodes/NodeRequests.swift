@@ -308,7 +308,12 @@ public final class NodeRequests {
     if asked.question.isCommandLine { limit += Self.cliExtra }
     let answer = try await asked.answer.value(within: limit, on: messenger.loop)
     if asked.contact.type == .room, asked.question != .whetherKnown, case .success? = answer {
-      messenger.roomWasAsked(asked.contact.key, at: lastTime)
+      var known: UInt32 = 0
+      // Without a password, a room answers the login of one whom it knows, also if it is older.
+      if case .login(let password) = asked.question, password.bytes.isEmpty {
+        known = messenger.roomTimes[asked.contact.key] ?? 0
+      }
+      messenger.roomWasAsked(asked.contact.key, at: max(lastTime, known))
     }
     return answer ?? .failure(.silence(silence(asked.question, asked.contact)))
   }

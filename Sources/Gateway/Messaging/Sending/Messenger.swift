@@ -66,6 +66,8 @@ public final class Messenger {
   var isReady = false
   /// The time of the last login, request or post that each room has had, of those that are not under way here.
   var roomTimes: [PublicKey: UInt32] = [:]
+  /// The last times of posts to rooms that have had something newer than the radio's clock.
+  var postsAhead: [PublicKey: UInt32] = [:]
   /// What each room may have had since, without its answer having come.
   var roomDoubts: [PublicKey: RoomDoubt] = [:]
   /// Called when a round of a post to the room was not acknowledged.

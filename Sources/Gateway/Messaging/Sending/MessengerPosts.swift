@@ -27,6 +27,14 @@ extension Messenger {
     return roomTimes[room].map { time <= $0 } ?? false
   }
 
+  /// A time that is newer than all that the room has had from us: the clock of a program that shares the radio may be ahead of the radio's.
+  func timePast(_ room: PublicKey) -> UInt32? {
+    guard let known = roomTimes[room] else { return nil }
+    let time = max(known, postsAhead[room] ?? 0) &+ 1
+    postsAhead[room] = time
+    return time
+  }
+
   /// Whether the room certainly has not taken the post: it did not know us during all attempts with its present time.
   func wasIgnored(_ message: OutgoingMessage) -> Bool {
     guard let room = message.recipient, let time = message.senderTime, let forgetting = forgettings[room] else {
@@ -37,8 +45,8 @@ extension Messenger {
 
   /// A room has answered a login or a request with this time of the radio's clock, or has taken a post with it.
   func roomWasAsked(_ room: PublicKey, at time: UInt32) {
-    if roomTimes.count >= Self.mostRooms { roomTimes.removeAll() }
-    roomTimes[room] = time
+    if roomTimes.count >= Self.mostRooms { (roomTimes, postsAhead) = ([:], [:]) }
+    (roomTimes[room], postsAhead[room]) = (time, nil)
     if let doubt = roomDoubts[room], doubt.last <= time { roomDoubts[room] = nil }
   }
 

@@ -200,14 +200,18 @@ extension Messenger {
   /// A time that gives no attempt the acknowledgement code of another message. Posts have a clock of their own, and the code does not name the recipient:
   /// the same text to a room and to a node could have the same one.
   private func newTime(for message: OutgoingMessage, _ own: PublicKey) -> UInt32 {
-    var time = newTime(inRoom: message.kind == .room)
-    guard message.kind != .channel else { return time }
-    var times = 1
-    while times < Self.mostTimes, isOfAnother(time, message, own) || isTooOld(time, message) {
-      time = newTime(inRoom: message.kind == .room)
+    guard message.kind != .channel else { return newTime(inRoom: false) }
+    var (time, times) = (nextTime(for: message), 1)
+    while times < Self.mostTimes, isOfAnother(time, message, own) {
+      time = nextTime(for: message)
       times += 1
     }
     return time
+  }
+
+  private func nextTime(for message: OutgoingMessage) -> UInt32 {
+    let time = newTime(inRoom: message.kind == .room)
+    return isTooOld(time, message) ? message.recipient.flatMap { timePast($0) } ?? time : time
   }
 
   private func isOfAnother(_ time: UInt32, _ message: OutgoingMessage, _ own: PublicKey) -> Bool {
