@@ -123,9 +123,9 @@ extension WholeProgramTests {
       #expect(byToken?.status == 403)
       #expect(try Self.json(ana.ask("GET", "/v1/push/all"))["devices"]?.array?.count == 1)
       // Each change writes: a person has a ration of them, and others theirs.
-      let changes = (0..<70).map { _ in ana.ask("DELETE", "/v1/push/none") }
-      #expect(changes.first??.status == 404 && changes.last??.status == 429)
-      #expect(changes.last??.headers["Retry-After"] == "5")
+      let pushes = (0..<70).map { _ in ana.ask("DELETE", "/v1/push/none") }
+      #expect(pushes.first??.status == 404 && pushes.last??.status == 429)
+      #expect(pushes.last??.headers["Retry-After"] == "5")
       #expect(ana.ask("POST", "/v1/push", Self.subscription("https://fcm.googleapis.com/x"))?.status == 429)
       #expect(vera.ask("DELETE", "/v1/push/none")?.status == 404)
       // A new role ends the sessions.
