@@ -123,10 +123,14 @@ extension WholeProgramTests {
       #expect(byToken?.status == 403)
       #expect(try Self.json(ana.ask("GET", "/v1/push/all"))["devices"]?.array?.count == 1)
       // Each change writes: a person has a ration of them, and others theirs.
-      let pushes = (0..<70).map { _ in ana.ask("DELETE", "/v1/push/none") }
-      #expect(pushes.first??.status == 404 && pushes.last??.status == 429)
-      #expect(pushes.last??.headers["Retry-After"] == "5")
-      #expect(ana.ask("POST", "/v1/push", Self.subscription("https://fcm.googleapis.com/x"))?.status == 429)
+      func refused(_ method: String, _ path: String, _ body: String = "") -> HTTPResponse? {
+        for _ in 0..<300 { if let reply = ana.ask(method, path, body), reply.status == 429 { return reply } }
+        return nil
+      }
+      #expect(ana.ask("DELETE", "/v1/push/none")?.status == 404)
+      let pause = refused("DELETE", "/v1/push/none")?.headers["Retry-After"].flatMap { Int($0) }
+      #expect(pause.map { (1...5).contains($0) } == true, "\(String(describing: pause))")
+      #expect(refused("POST", "/v1/push", Self.subscription("https://fcm.googleapis.com/x")) != nil)
       #expect(vera.ask("DELETE", "/v1/push/none")?.status == 404)
       // A new role ends the sessions.
       #expect(ana.ask("PUT", "/v1/people/vera", #"{"role":"operate"}"#)?.status == 200)
