@@ -146,7 +146,7 @@ struct Said {
     case .channel:
       place = channel.map { .channel($0) }
       self.name = name
-    case .cli, .datagram, .deleted: break
+    case .cli, .datagram: break
     }
     isDirect = kind == .direct
     self.text = text
