@@ -35,7 +35,8 @@ def everyday_tasks_take_at_most_three_clicks(world):
     at_most_three()
     # Why it waits.
     browser.click('.tabs [data-tab="gateway"]')
-    browser.click('a[href="/gateway/waiting"]')
+    # By the keyboard, which counts as a click: cards that come above the link move it from under a pointer.
+    browser.until("what waits", lambda: browser.path() == "/gateway/waiting" or browser.find('a[href="/gateway/waiting"]').send_keys("\ue007"))
     browser.shows(name, ".waiting")
     row = next(one for one in browser.all("[data-waits]") if name in one.text)
     assert len(row.text.replace(name, "").strip()) > 20, row.text
