@@ -841,6 +841,7 @@ def a_key_pressed_before_the_messages_are_there_is_not_lost(world):
     browser.script("window.isSending = false")
     browser.keys(text, Keys.ENTER)
     browser.shows(text, ".chat-scroll")
+    browser.until("it to be on its way", lambda: browser.script("return Boolean(window.send)"))
     browser.script("window.isSending = true; window.send(); window.send = null")
     # Escape takes Enter back: no details are opened later.
     browser.keys(Keys.ESCAPE, "k", "j", Keys.ENTER, Keys.ESCAPE)
