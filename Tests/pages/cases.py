@@ -1154,7 +1154,7 @@ def a_newer_version_of_a_note_is_shown(world):
 def the_air_is_shown_as_it_is_heard(world):
     browser = world.open("/air")
     browser.until("packets", lambda: (world.gateway.say("chan r1 0 " + fresh("on the air")), browser.all(".air-row .p-channel"))[1])
-    assert "Public" in browser.text(".air-row .from")
+    browser.until("its channel", lambda: any("Public" in one.text for one in browser.all(".air-row .from")))
     browser.click('[aria-label="Pause"]')
     browser.until("packets that are held", lambda: (world.gateway.say("chan r1 0 " + fresh("held")), re.search(r"Paused: [1-9]", browser.text(".view-head")))[1])
     browser.click('[aria-label="Go on"]')
