@@ -648,7 +648,8 @@ def what_is_written_while_cut_off_goes_out_once(world):
         browser.shows(text, ".message.waiting")
     world.host.start()
     world.cookies = None
-    # A restarted host knows no session: waiting messages are kept over the new sign-in.
+    # A restarted host knows no session, and the page finds that out by itself: its reload would stop another navigation. Waiting messages are kept over the new sign-in.
+    browser.find(".signin-card")
     world.sign_in(browser)
     browser.go(f"{world.host.base}/conversations/{PUBLIC}")
     browser.find(".composer-field")
