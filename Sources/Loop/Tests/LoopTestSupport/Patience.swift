@@ -7,13 +7,14 @@ import Synchronization
 /// Decides when a wait is in vain: when nothing moves any more, not after a fixed time.
 ///
 /// On a machine that also builds other programs, tests are slow, but not wrong. So a wait continues as long as this process and its programs work: as
-/// long as they have computed for more than a twentieth of the last minute. A program that waits for another, a hanging server or a lost message
-/// compute nothing. Programs that a test starts repeatedly to check something do not count: only programs that live through the whole minute do. New
-/// log lines count as movement, too, even of a program that only waits for others. A program that spins for ever ends a wait after a quarter of an
-/// hour.
+/// long as they have computed for more than a twentieth of the last minute and a half. A program that waits for another, a hanging server or a lost message
+/// compute nothing. Programs that a test starts repeatedly to check something do not count: only programs that live through all of it do. New
+/// log lines count as movement, too, even of a program that only waits for others. A program that spins for ever ends a wait after some twenty
+/// minutes.
 public struct Patience {
-  /// Seconds of stillness after which a wait is in vain; $MESHPOST_TEST_PATIENCE for slow emulators.
-  public static let stillness = ProcessInfo.processInfo.environment["MESHPOST_TEST_PATIENCE"].flatMap(Double.init) ?? 60
+  /// Seconds of stillness after which a wait is in vain; $MESHPOST_TEST_PATIENCE for slow emulators. More than the minute for which a gateway may gather
+  /// what only informs before it writes it.
+  public static let stillness = ProcessInfo.processInfo.environment["MESHPOST_TEST_PATIENCE"].flatMap(Double.init) ?? 90
   /// The share of a processor that counts as movement. Idle programs, and a test that checks twice a second, stay well below.
   static let share = 0.05
   /// Seconds after which any wait is in vain.
