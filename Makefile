@@ -7,7 +7,7 @@ DEB_PACKAGES := debhelper dpkg-dev lintian $(PAGE_PACKAGES)
 SITE_PACKAGES := mkdocs mkdocs-material mandoc
 TEST_PACKAGES := python3 python3-venv curl openssl dbus-daemon mosquitto mosquitto-clients nats-server postgresql iproute2 tshark \
   openssh-server openssh-client groff-base man-db adduser zsh fish tmux nginx certbot python3-certbot-nginx pebble sqlite3 \
-  patroni etcd-server pgbouncer chromium chromium-driver prometheus esbuild
+  patroni etcd-server pgbouncer chromium chromium-driver prometheus esbuild node-typescript
 SWIFT ?= swift
 PYTHON_ENV := .build/python
 HOME_ASSISTANT := .build/home-assistant
@@ -118,10 +118,11 @@ site:
 format:
 	$(SWIFT) format format --in-place --recursive Sources Tests Benchmarks Package.swift
 
-## lint: style, and the rules that the repository keeps of itself
+## lint: style, the rules that the repository keeps of itself, and the pages without a browser
 lint:
 	$(SWIFT) format lint --strict --recursive Sources Tests Benchmarks Package.swift
 	./Tests/tidy
+	./Tests/pages/check
 
 # What is missing is installed by its Debian name; nothing is asked of the network when all is there.
 define install_missing

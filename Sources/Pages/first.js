@@ -16,7 +16,7 @@ export const language = (() => {
 })();
 
 /** Packed files have other names, and the page says which (`deploy/pages/pack`): each its own, then those of what it imports. */
-const packed = JSON.parse(document.querySelector("meta[name=files]")?.content ?? "{}");
+const packed = JSON.parse(document.querySelector("meta[name=files]")?.getAttribute("content") ?? "{}");
 
 /** The addresses of a file of the pages, and of what it imports where that is known. */
 function filesOf(name) { return (packed[name] ?? [name]).map((one) => `/pages/${one}`); }
@@ -44,7 +44,7 @@ function need(...names) {
 
 function askEarly(...paths) {
   // Without a session it is refused, and asked for again by whoever signs in.
-  for (const path of paths) early.set(path, fetch(path, { cache: "no-store", signal: AbortSignal.timeout(30_000) }).catch(() => null));
+  for (const path of paths) early.set(path, fetch(path, { cache: "no-store", signal: /** @type {any} */ (AbortSignal).timeout(30_000) }).catch(() => null));
 }
 
 const [view, ...rest] = location.pathname.split("/").filter(Boolean);

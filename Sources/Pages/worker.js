@@ -1,23 +1,24 @@
 // The service worker: the pages' own files, so that they open without a line. Nothing of /v1/ or /session is ever kept.
 // Packed pages have all their files here, by host (`deploy/pages/pack` sets PACKED); of others those are kept that were asked for.
-const FILES = typeof PACKED === "undefined" ? [] : PACKED[new URL(location).searchParams.get("host") ?? "gateway"];
+const worker = /** @type {any} */ (self);
+const FILES = typeof PACKED === "undefined" ? [] : PACKED[new URL(location.href).searchParams.get("host") ?? "gateway"];
 const CACHE = "meshpost-pages-5";
 /** Addresses of views: the page. */
 const VIEWS = /^\/((conversations|nodes|map|air|gateway|fleet|messages|coverage|alerts|commands|people)(\/.*)?)?$/;
 /** After so long the page that is kept opens, with its own files. Of a newer version it tells by itself. */
 const LATE_MS = 250;
 
-self.addEventListener("install", (event) => {
+worker.addEventListener("install", (event) => {
   // After the first view, so that it does not compete with it; a file that is missing does not stop the rest.
-  event.waitUntil(caches.open(CACHE).then((cache) => Promise.allSettled(["/", ...FILES].map((path) => keep(cache, path)))).then(() => self.skipWaiting()));
+  event.waitUntil(caches.open(CACHE).then((cache) => Promise.allSettled(["/", ...FILES].map((path) => keep(cache, path)))).then(() => worker.skipWaiting()));
 });
 
 async function keep(cache, path) {
   if (!isFixed(path) || !await cache.match(path)) await cache.add(new Request(path, { cache: isFixed(path) ? "default" : "no-cache" }));
 }
 
-self.addEventListener("activate", (event) => {
-  event.waitUntil(forgetOld().then(() => self.clients.claim()));
+worker.addEventListener("activate", (event) => {
+  event.waitUntil(forgetOld().then(() => worker.clients.claim()));
 });
 
 async function forgetOld() {
@@ -29,7 +30,7 @@ async function forgetOld() {
   }
 }
 
-self.addEventListener("fetch", (event) => {
+worker.addEventListener("fetch", (event) => {
   const { request } = event;
   const { origin, pathname } = new URL(request.url);
   if (request.method !== "GET" || origin !== location.origin || pathname.startsWith("/v1/") || pathname === "/session") return;
@@ -67,21 +68,21 @@ async function fromHost(request, event) {
 }
 
 // A push of the host, decrypted by the browser (docs/pages.md). Browsers want each one shown.
-self.addEventListener("push", (event) => { event.waitUntil(tell(event.data)); });
+worker.addEventListener("push", (event) => { event.waitUntil(tell(event.data)); });
 
 async function tell(data) {
   let said = {};
   try { said = data.json(); } catch { /* of a newer host: something is new */ }
   const { topic: tag = "news", number = 0, count = 1, title = "Meshpost", text = "", path = "/" } = said;
-  const shown = await self.registration.getNotifications({ tag });
+  const shown = await worker.registration.getNotifications({ tag });
   // The same once more, after a lost answer of the push service: it makes no sound again.
   const isKnown = shown.some((one) => one.data?.number === number);
   const body = [String(text), count > 1 ? `+${count - 1}` : ""].filter(Boolean).join("\n");
   const options = { body, tag, renotify: !isKnown, silent: isKnown, icon: "/pages/icon.svg", data: { path: String(path), number } };
-  await self.registration.showNotification(String(title), options);
+  await worker.registration.showNotification(String(title), options);
 }
 
-self.addEventListener("notificationclick", (event) => {
+worker.addEventListener("notificationclick", (event) => {
   event.notification.close();
   event.waitUntil(open(event.notification.data?.path ?? "/"));
 });
@@ -90,12 +91,12 @@ self.addEventListener("notificationclick", (event) => {
 async function open(path) {
   const address = new URL(path, location.origin);
   if (address.origin !== location.origin) return;
-  const tab = (await self.clients.matchAll({ type: "window" }))[0];
+  const tab = (await worker.clients.matchAll({ type: "window" }))[0];
   try {
     await tab.focus();
     await tab.navigate(address.href);
   } catch {
     // None, or one that this worker does not control.
-    await self.clients.openWindow(address.href);
+    await worker.clients.openWindow(address.href);
   }
 }

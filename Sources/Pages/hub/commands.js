@@ -57,7 +57,7 @@ export class View {
         const { Documents } = await import("./documents.js").catch((error) => {
           console.error(error);
           if (this.#show === show) showTrouble(this.place, { message: t("trouble.view") }, () => location.reload());
-          return {};
+          return { Documents: null };
         });
         if (this.#show !== show || !Documents) return;
         this.#part = new Documents(this.#shell, this.place);

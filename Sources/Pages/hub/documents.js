@@ -155,7 +155,7 @@ export class Documents {
     place?.focus({ preventScroll: true });
   }
 
-  async #change(work, { form, key, draft } = {}) {
+  async #change(work, { form = null, key = null, draft = null } = {}) {
     const gateway = this.#gateway;
     const written = draft && documentDraft(draft)?.text;
     try {

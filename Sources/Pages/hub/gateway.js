@@ -23,6 +23,7 @@ const REMOVAL_MS = 600_000;
 const MOST_NODES = 10_000;
 
 export class GatewayDetails {
+  gateway;
   #shell;
   #shut;
   #ends;

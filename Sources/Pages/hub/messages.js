@@ -44,6 +44,8 @@ export class View {
   #trouble = null;
   #typed = 0;
   #asking = 0;
+  since;
+  until;
   /** Of the one that is chosen: it stays while it is read again. */
   #details = { id: null };
 

@@ -13,13 +13,11 @@ import { row } from "./notify.js";
 const ROLES = ["view", "operate", "administer"];
 
 export class View {
-  #shell;
   #ends;
   #isRefused = false;
   #refusal = null;
 
   constructor(shell) {
-    this.#shell = shell;
     this.people = make("ul", { class: "hub-list", "aria-label": t("hub.people") });
     this.tokens = make("ul", { class: "hub-list", "aria-label": t("people.tokens") });
     this.devices = make("ul", { class: "hub-list", "aria-label": t("notify.devices") });

@@ -31,8 +31,8 @@ const KINDS = {
   count: (value) => (/^\d{1,15}$/.test(value) ? language === "en" ? value : number(Number(value)) : null),
   volts: (value) => (/^\d{1,3}\.\d{1,3} V$/.test(value) ? language === "en" ? value : volts(Math.round(parseFloat(value) * 1000)) : null),
   time(value) {
-    const [, count, unit, minutes = 0] = /^(\d{1,10}) (days?|hours?|minutes?|seconds?|h|min|s)(?: (\d{1,2}) min)?$/.exec(value) ?? [];
-    return count ? language === "en" ? value : span(count * SECONDS[unit[0]] + minutes * 60) : null;
+    const [, count, unit, minutes = "0"] = /^(\d{1,10}) (days?|hours?|minutes?|seconds?|h|min|s)(?: (\d{1,2}) min)?$/.exec(value) ?? [];
+    return count ? language === "en" ? value : span(Number(count) * SECONDS[unit[0]] + Number(minutes) * 60) : null;
   },
   english: carried,
   own: (value, of) => spoken(of.rule, value, of),

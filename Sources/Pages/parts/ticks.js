@@ -24,7 +24,7 @@ export function ticks(first, last) {
   const take = (date, words) => { if (date >= first && date <= last) found.push({ at: Number(date), words: words(date) }); };
   if (step < DAY) {
     const midnight = new Date(year, month, day);
-    for (let at = Number(midnight) + Math.floor((first - midnight) / step) * step; at <= last + HOUR; at += step) {
+    for (let at = Number(midnight) + Math.floor((first - Number(midnight)) / step) * step; at <= last + HOUR; at += step) {
       const date = new Date(at);
       // Shorter pauses go over the change to summer time as they are.
       if (step > HOUR) date.setTime(at + (date.getTimezoneOffset() - midnight.getTimezoneOffset()) * MINUTE);

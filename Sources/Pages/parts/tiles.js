@@ -45,7 +45,7 @@ export class Tiles {
     for (let row = Math.max(0, Math.floor(top / side)); row <= Math.min(many - 1, Math.floor((top + tall) / side)); row += 1) {
       for (let column = Math.floor(left / side); column <= Math.floor((left + wide) / side); column += 1) {
         const at = [column * side - left, row * side - top];
-        this.#paintOne(paper, zoom, ((column % many) + many) % many, row, at, side);
+        this.#paintOne(paper, zoom, ((column % many) + many) % many, row, /** @type {[number, number]} */ (at), side);
       }
     }
     paper.restore();

@@ -12,7 +12,7 @@ function due(ms) {
  * `row`: of /v1/outgoing; one of /v1/messages or of the stream says less. `state`: the radio's, in a word; `isBusy`: the channel is.
  * Empty: it does not wait.
  */
-export function whyItWaits(row, { state, isBusy = false } = {}) {
+export function whyItWaits(row, { state = "", isBusy = false } = {}) {
   if (row.ended || row.state === "sent" && row.kind === "channel") return "";
   if (row.held_for) return t("wait.other-radio", { name: cut(row.held_for, 64) });
   const name = row.recipient_name ? cut(row.recipient_name, 64) : t("wait.recipient");

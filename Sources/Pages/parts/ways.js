@@ -37,7 +37,7 @@ function nodesOf(told, hash) { return told.way_nodes?.find((one) => one.hash ===
  * and they are surely of this message; `unplaced`: hops without a position, which interrupt a way. `isOnly(hash)`: whether the reader knows no second
  * node with the hash. `drawn`: what was found for other gateways, which is added to.
  */
-export function lines(told, { placeOf, begin, end, isOnly = () => true }, drawn = { found: new Map(), unknown: new Set() }) {
+export function lines(told, { placeOf, begin, end, isOnly = (_hash) => true }, drawn = { found: new Map(), unknown: new Set() }) {
   const { found, unknown } = drawn;
   for (const way of waysOf(told)) {
     if (isAhead(way)) continue;

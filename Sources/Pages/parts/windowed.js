@@ -31,7 +31,7 @@ export class Windowed {
   #observer;
   #rowObserver;
 
-  constructor(scroller, { render, estimate = 48, isFromBottom = false, onEdge = () => {}, role, label }) {
+  constructor(scroller, { render, estimate = 48, isFromBottom = false, onEdge = (_end) => {}, role, label = null }) {
     this.#scroller = scroller;
     this.#render = render;
     this.#estimate = estimate;

@@ -52,7 +52,7 @@ export function formatter(Kind, options) {
   return made.get(key);
 }
 
-function wordsOf(name, { count }) {
+function wordsOf(name, { count = undefined }) {
   const words = catalogue[name] ?? fallback[name] ?? name;
   return typeof words === "object" ? words[rules.select(Number(count))] ?? words.other : words;
 }

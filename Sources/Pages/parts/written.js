@@ -7,7 +7,7 @@ export function bytesOf(text) {
 }
 
 /** A message's text, with its mentions; `own`: the name that is ours. */
-export function written(text, { own, most = 2000 } = {}) {
+export function written(text, { own = null, most = 2000 } = {}) {
   const place = make("bdi", { class: "written" });
   const shown = cut(text, most);
   let at = 0;

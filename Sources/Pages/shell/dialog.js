@@ -42,7 +42,7 @@ export function showKeys() {
 }
 
 /** Language, keys, signing out. `version`: the host's; `outbox`: what was written and is not there yet; `forget()`: what this browser is not to keep in any case. */
-export function openMenu(session, { version, outbox, forget } = {}) {
+export function openMenu(session, { version = null, outbox = null, forget = null } = {}) {
   const choose = make("select", { id: "language", class: "field", on: { change: () => {
     try { localStorage.setItem(KEPT, choose.value); location.reload(); } catch (error) { trouble.textContent = `${t("not-saved")} ${error.message}`; }
   } } },

@@ -8,7 +8,7 @@ let isOld = false;
 
 /** Of a newer version, the host has other files: this page may lack some that it never asked for. It goes on, says so, and what one opens next is the new version. */
 async function lookForNewer() {
-  const { pathname } = new URL(document.querySelector("script[src]").src);
+  const { pathname } = new URL(document.querySelector("script[src]").getAttribute("src"), location.href);
   const page = await fetch("/", { cache: "no-cache" }).then((answer) => (answer.ok ? answer.text() : "")).catch(() => "");
   if (isOld || !page.includes("<script") || page.includes(pathname)) return;
   isOld = true;

@@ -5,7 +5,7 @@ import { t } from "../parts/words.js";
 /** In the browser's storage where answers are kept: so a first view does not load what looks for them. */
 export const MARK = "meshpost.known";
 /** What came before keeping.js is there, which takes the rest itself; `era`: another one when all is forgotten. */
-export const answers = { era: 0, came: [], take: (one) => answers.came.push(one) };
+export const answers = { era: 0, came: [], take(one) { answers.came.push(one); } };
 
 export function isAnyKept() {
   try { return localStorage.getItem(MARK) !== null; } catch { return false; /* nothing is kept here */ }
@@ -26,7 +26,7 @@ export function forget() {
 
 /** Why something could not be done, in words that can be shown, with what to do about it. */
 export class Trouble extends Error {
-  constructor(words, { status = 0, code, remedy, answer = {} } = {}) {
+  constructor(words, { status = 0, code = undefined, remedy = undefined, answer = /** @type {any} */ ({}) } = {}) {
     super(words);
     this.status = status;
     this.code = code;
@@ -68,7 +68,7 @@ async function send(method, path, body, options) {
       headers: method === "GET" ? {} : { "Content-Type": "application/json" },
       body: method === "GET" ? undefined : JSON.stringify(body ?? {}),
       cache: "no-store",
-      signal: options.signal ?? AbortSignal.timeout(options.patience ?? 30_000),
+      signal: options.signal ?? /** @type {any} */ (AbortSignal).timeout(options.patience ?? 30_000),
     });
   } catch (error) {
     if (options.signal?.aborted) throw error;

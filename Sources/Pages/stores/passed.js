@@ -28,6 +28,7 @@ class Passed extends Store {
 
   of(conversation) { return this.#all.filter((entry) => entry.conversation === conversation); }
 
+  /** @param {(entry: any) => boolean} isKept */
   #keep(isKept) {
     if (this.#all.every(isKept)) return;
     this.#all = this.#all.filter(isKept);

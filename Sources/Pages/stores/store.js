@@ -48,7 +48,7 @@ export const old = new (class extends Store {
 })();
 
 /** All that are open. keeping.js hears of one that ends. */
-export const served = Object.assign(new Set(), { ended() {} });
+export const served = Object.assign(new Set(), { ended(_store) {} });
 
 /**
  * What a server has: read as a whole by the subclass's `read(options)`, which asks with these, and kept up to date by the server's stream. `isLoaded`: it was read once;
@@ -82,7 +82,7 @@ export class ServedStore extends Store {
 
   /** One reading at a time: who asks meanwhile gets that one. `part()`: reads it in place of the whole. */
   load(part) {
-    this.#reading ??= this.#run(part ?? ((options) => this.read(options)), !part);
+    this.#reading ??= this.#run(part ?? ((options) => /** @type {any} */ (this).read(options)), !part);
     return this.#reading;
   }
 

@@ -72,12 +72,12 @@ export class Channels {
     [this.#isRead, this.#isRefused] = [true, false];
     showTrouble(this.place, null);
     const relay = new Map(relayed.map((one) => [one.key, one.value]));
-    const rows = channels.filter((one) => one.name !== "").map((one) => {
+    const rows = /** @type {[string, any][]} */ (channels.filter((one) => one.name !== "").map((one) => {
       const id = `${one.channel} ${one.name}`;
       const row = this.#rows.get(id) ?? this.#row(one);
       row.update(one, relay.get(`channel/${one.channel}/relay`));
       return [id, row];
-    });
+    }));
     this.none.hidden = rows.length > 0;
     const isSame = rows.length === this.#rows.size && rows.every(([id]) => this.#rows.has(id));
     this.#rows = new Map(rows);

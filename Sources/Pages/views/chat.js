@@ -225,7 +225,7 @@ export class OpenChat {
       console.error(error);
       tell({ message: t("trouble.view") });
       route.set({ message: undefined, details: undefined });
-      return {};
+      return { MessageDetails: null, ConversationDetails: null };
     });
     if (!MessageDetails || route.id !== this.id || wanted !== (route.get("message") ? `message:${route.get("message")}` : route.get("details") ? "conversation" : null)) return;
     const shut = () => route.set({ message: undefined, details: undefined });
@@ -334,7 +334,7 @@ export class OpenChat {
     this.#jumper();
     this.#showDetails();
     this.#press();
-    this.#notes ||= isLoaded && setTimeout(() => import("./notes.js").then(({ notes }) => notes(this, this.#chat, this.#visit)).catch(() => { this.#notes = 0; }), live.catchUpMs);
+    if (isLoaded && !this.#notes) this.#notes = setTimeout(() => import("./notes.js").then(({ notes }) => notes(this, this.#chat, this.#visit)).catch(() => { this.#notes = 0; }), live.catchUpMs);
   }
 
   /** The focus of a row that is gone. One that waited and is stored by now has another key: it is the same message. */

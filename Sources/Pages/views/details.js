@@ -48,6 +48,10 @@ export class MessageDetails {
   #ending = new AbortController();
   #isRefused = false;
   #shown = null;
+  upstreams;
+  attempts;
+  ways;
+  why;
   #askWhy = inTurn(() => this.#readWhy());
 
   constructor(cursor, row, does) {
@@ -190,6 +194,7 @@ export class MessageDetails {
 }
 
 export class ConversationDetails {
+  node;
   #end;
   #isClosed = false;
 

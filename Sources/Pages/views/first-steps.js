@@ -89,7 +89,7 @@ class FirstSteps {
     ].filter(Boolean);
   }
 
-  #step({ name, title, words, remedy, command }, index) {
+  #step({ name, title = null, words = null, remedy = null, command = null }, index) {
     return make("li", { class: "finding", data: { step: name } }, make("span", { class: "quiet", "aria-hidden": "true", text: `${index + 1}.` }),
       make("div", {}, make("p", {}, make("strong", title ? { text: title, lang: "en" } : { text: t(`first.${name}`) })),
         name === "finding" ? null : make("p", { class: "quiet", text: t(`first.${name}-why`) }),

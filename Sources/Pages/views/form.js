@@ -20,7 +20,7 @@ export function empty(control, sent) { if (control.value === sent) control.value
  * `doing()`: has it done, and resolves with the words for it; what it throws is said, and what was typed stays. `control`: what a refusal is about.
  * `name`: of what the button is for, where several are called the same.
  */
-export function form(control, rows, verb, doing, { name } = {}) {
+export function form(control, rows, verb, doing, { name = null } = {}) {
   const state = make("p", { class: "small", role: "status" });
   const done = async () => {
     [state.className, state.textContent] = ["small quiet", t("loading")];

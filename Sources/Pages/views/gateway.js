@@ -63,7 +63,7 @@ export class View {
       this.alerts, this.cards, this.own, this.airtime, this.doctor, make("h2", { class: "section", text: t("upstreams") }), this.upstreams, this.letters, this.channels, this.settings);
     if (route.id !== "waiting") fill(shell.main, this.page);
     this.#ends = [gateway.subscribe(() => this.#draw()), live.on("linked", () => { this.#examine(); this.#loadAlerts(); this.#loadLetters(); }), live.on("journal", ({ kind }) => { if (kind === "alert" || kind === "power") this.#loadAlerts(); }), live.on("again", () => { for (const load of this.#wanting) { this.#wanting.delete(load); load(); } })];
-    onKeys({ Escape: () => { if (!this.#waiting) return false; route.back("/gateway"); } });
+    onKeys({ Escape: () => { if (!this.#waiting) return false; route.back("/gateway"); return true; } });
     this.#draw();
     this.#examine();
     this.#loadAlerts();

@@ -15,7 +15,7 @@ const KEY = /^[0-9a-f]{64}$/;
 /** When a day of a field begins here, or the one behind it; `null`: it is none. While a year is typed it is one of the first centuries. */
 function begin(day, later = 0) {
   const [, year, month, date] = /^([1-9]\d{3})-(\d\d)-(\d\d)$/.exec(day ?? "") ?? [];
-  return year ? new Date(year, month - 1, Number(date) + later).getTime() : null;
+  return year ? new Date(Number(year), Number(month) - 1, Number(date) + later).getTime() : null;
 }
 
 /** As a node is offered: another may be called the same. */
@@ -26,6 +26,8 @@ export class Narrow {
   #isClosed = false;
   /** A value's name in the address: the list's search may be there beside a conversation's. */
   #name;
+  since;
+  until;
 
   constructor(conversation) {
     this.conversation = conversation;

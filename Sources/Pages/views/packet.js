@@ -38,7 +38,7 @@ function nameOf(payload) {
   const flags = parseInt(payload.slice(200, 202), 16);
   if (!(flags & 0x80)) return undefined;
   const start = 202 + (flags & 0x10 ? 16 : 0) + (flags & 0x20 ? 4 : 0) + (flags & 0x40 ? 4 : 0);
-  const bytes = Uint8Array.from(payload.slice(start).match(/../g) ?? [], (pair) => parseInt(pair, 16));
+  const bytes = Uint8Array.from((payload.slice(start).match(/../g) ?? []).map((pair) => parseInt(pair, 16)));
   return new TextDecoder().decode(bytes) || undefined;
 }
 

@@ -180,7 +180,7 @@ export class Settings {
 
   /** Where it is another value now, unless somebody is about to change it here. */
   #renew(id, drawn) {
-    const old = document.getElementById(id);
+    const old = /** @type {HTMLInputElement} */ (document.getElementById(id));
     if (!old || old.value !== old.dataset.before || old === document.activeElement) return;
     const fresh = drawn();
     if (fresh.querySelector(".field").value !== old.value) this.#replace(old.form, fresh);
@@ -194,7 +194,7 @@ export class Settings {
 
   /** As it is after the change to `given`. What was typed meanwhile stays. */
   #drawAgain(id, drawn, given) {
-    const control = document.getElementById(id);
+    const control = /** @type {HTMLInputElement} */ (document.getElementById(id));
     if (!control) return;
     const old = control.form;
     const [typed, isTyping] = [control.value, control === document.activeElement];
