@@ -44,7 +44,7 @@ function need(...names) {
 
 function askEarly(...paths) {
   // Without a session it is refused, and asked for again by whoever signs in.
-  for (const path of paths) early.set(path, fetch(path, { cache: "no-store", signal: /** @type {any} */ (AbortSignal).timeout(30_000) }).catch(() => null));
+  for (const path of paths) early.set(path, fetch(path, { cache: "no-store", signal: AbortSignal["timeout"](30_000) }).catch(() => null));
 }
 
 const [view, ...rest] = location.pathname.split("/").filter(Boolean);

@@ -36,7 +36,7 @@ export class HubShell {
   async start() {
     fleet.load();
     this.#build();
-    startKeys(Object.fromEntries(TABS.map(([view, , key]) => [key, view])), "hub");
+    startKeys(/** @type {any} */ (Object.fromEntries(TABS.map(([view, , key]) => [key, view]))), "hub");
     route.subscribe(() => this.#show());
     for (const one of [live, old]) one.subscribe(() => this.#tellLine());
     // It may be cut already.

@@ -8,7 +8,7 @@ let began = 0;
 /** What the view that is shown does on `j`, `k`, `r`, `/`, `Enter`, `Escape`; each returns false if it is not for it. */
 export function onKeys(view) { handlers = view; }
 
-let go = /** @type {Record<string, string>} */ ({ c: "conversations", n: "nodes", m: "map", a: "air", g: "gateway" });
+let go = { c: "conversations", n: "nodes", m: "map", a: "air", g: "gateway" };
 
 let words = "nav";
 

@@ -26,7 +26,7 @@ export function forget() {
 
 /** Why something could not be done, in words that can be shown, with what to do about it. */
 export class Trouble extends Error {
-  constructor(words, { status = 0, code = undefined, remedy = undefined, answer = /** @type {any} */ ({}) } = {}) {
+  constructor(words, { status = 0, code = undefined, remedy = undefined, answer = {} } = {}) {
     super(words);
     this.status = status;
     this.code = code;
@@ -35,7 +35,7 @@ export class Trouble extends Error {
   }
 
   /** Something in between answered: a refusal of ours says why. */
-  get isForeign() { return this.status > 0 && !this.answer.error; }
+  get isForeign() { return this.status > 0 && !this.answer["error"]; }
 
   /** None of ours has answered: the line is cut, or the host or, behind `meshpost web`, the gateway is gone or busy. The same request may succeed later. */
   get isCut() { return this.status === 0 || this.isForeign || [429, 502, 503].includes(this.status) && (!this.code || this.code === "gateway"); }
@@ -68,7 +68,7 @@ async function send(method, path, body, options) {
       headers: method === "GET" ? {} : { "Content-Type": "application/json" },
       body: method === "GET" ? undefined : JSON.stringify(body ?? {}),
       cache: "no-store",
-      signal: options.signal ?? /** @type {any} */ (AbortSignal).timeout(options.patience ?? 30_000),
+      signal: options.signal ?? AbortSignal["timeout"](options.patience ?? 30_000),
     });
   } catch (error) {
     if (options.signal?.aborted) throw error;

@@ -82,7 +82,7 @@ export class ServedStore extends Store {
 
   /** One reading at a time: who asks meanwhile gets that one. `part()`: reads it in place of the whole. */
   load(part) {
-    this.#reading ??= this.#run(part ?? ((options) => /** @type {any} */ (this).read(options)), !part);
+    this.#reading ??= this.#run(part ?? ((options) => this["read"](options)), !part);
     return this.#reading;
   }
 
