@@ -399,7 +399,7 @@ DOCUMENTS["docs/first-ten-minutes.md"] = {
 DOCUMENTS["deploy/README.md"] = {
     "systemctl stop": {"named": "docs/care.md has it whole"},
     "systemctl edit meshpost": {"elsewhere": "it opens an editor for systemd's own files"},
-    "systemd-analyze security meshpostd": {"elsewhere": MACHINE},
+    "systemd-analyze security meshpost": {"elsewhere": MACHINE},
 }
 DOCUMENTS["udev/README.md"] = {
     "sudo cp udev/70-meshpost.rules /etc/udev/rules.d/ && sudo udevadm control --reload && sudo udevadm trigger": {"elsewhere": f"needs udev; the rules: {MACHINE}"},
