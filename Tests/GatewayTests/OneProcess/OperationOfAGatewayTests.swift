@@ -27,6 +27,20 @@ import VirtualRadio
     #expect(body["battery_mv"]?.integer == 3300)
   }
 
+  @Test func `a busy hour brings no more messages than are kept`() throws {
+    let rig = try Rig()
+    rig.configure("[store]\nmessages_max = 100")
+    try rig.startSynced()
+    for number in 1...400 {
+      rig.air("chan r1 0 message \(number)")
+      if number.isMultiple(of: 10) { rig.pass(.seconds(10)) }
+    }
+    try rig.until("the last one") { try rig.texts().contains("message 400") }
+    // A commit for each message, and a look after each hundred of them.
+    #expect(try rig.status()["store"]?["messages"]?.integer ?? .max <= 220)
+    #expect(Set(rig.hub.events.filter { $0.kind == "message" }.compactMap { $0.body["text"]?.string }).count == 400)
+  }
+
   @Test(arguments: [VirtualFirmware.v1_9, .newest])
   func `each hour a reading of the own radio is kept, with its noise if the firmware tells it`(
     _ firmware: VirtualFirmware

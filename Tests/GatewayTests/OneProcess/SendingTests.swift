@@ -47,6 +47,7 @@ import Timing
     try rig.until("lost", is: "delivered")
     #expect(try rig.post("/v1/outgoing/cancel?id=lost").status == 400)
     #expect(try rig.post("/v1/outgoing/retry?id=unknown").status == 404)
+    for order in ["cancel", "adopt"] { #expect(try rig.post("/v1/outgoing/\(order)").status == 400) }
     let rows = try rig.outgoing()
     #expect(rows.count == 5 && rows.allSatisfy { $0["ended"]?.bool == true })
     let status = try rig.status()["messaging"]

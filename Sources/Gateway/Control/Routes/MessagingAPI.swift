@@ -146,6 +146,11 @@ struct MessagingAPI {
 
   private func key(_ request: HTTPRequest) -> String { request.query["id"] ?? "" }
 
+  private func required(_ request: HTTPRequest) throws(Refusal) -> String {
+    guard let key = request.query["id"], !key.isEmpty else { throw .invalid("id, or held=1, is missing") }
+    return key
+  }
+
   /// The attempts to send a message, oldest first.
   func attempts(_ request: HTTPRequest) throws -> Answer {
     guard let message = try store.outgoing(key: key(request)) else {
@@ -170,12 +175,12 @@ struct MessagingAPI {
 
   /// Cancels one message, or all that are held for another radio.
   func cancel(_ request: HTTPRequest) throws(Refusal) -> Answer {
-    guard request.query["held"] == "1" else { return answer(try messenger.cancel(key: key(request))) }
+    guard request.query["held"] == "1" else { return answer(try messenger.cancel(key: required(request))) }
     return answer(try messenger.cancelHeld())
   }
 
   func adopt(_ request: HTTPRequest) async throws(Refusal) -> Answer {
-    guard request.query["held"] == "1" else { return answer(try await messenger.adopt(key: key(request))) }
+    guard request.query["held"] == "1" else { return answer(try await messenger.adopt(key: required(request))) }
     return answer(try await messenger.adoptHeld())
   }
 

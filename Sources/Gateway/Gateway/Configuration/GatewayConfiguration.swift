@@ -146,8 +146,13 @@ extension GatewayConfiguration {
       messaging.messenger.exchangeHold = .seconds(hold)
       return settings
     }
-    let proxies = ProxyConfiguration.read(&root)
-    let web = section(&root, "web", WebConfiguration.read)
+    let proxies = ProxyConfiguration.read(&root, metricsPort: metricsPort)
+    let web = section(&root, "web") { table in
+      let web = WebConfiguration.read(&table)
+      let doors = proxies.map { ("[[proxy]] \($0.name)", $0.address) } + [("metrics_port", .loopback(metricsPort))]
+      if let web { ProxyConfiguration.checkDoor(web.address, doors, &table) }
+      return web
+    }
     var upstreams: [UpstreamSettings] = []
     for var table in root.tables("upstream") {
       if let upstream = UpstreamConfiguration.read(&table) {
@@ -237,12 +242,16 @@ extension GatewayConfiguration {
     if !location.hasPrefix("/") { table.note("location", "\"\(location)\" is not absolute") }
     let maxBytes = table.size("max_size", in: (4 << 20)...(1 << 40), default: 1 << 30)
     // A journal as large as the database would leave messages no room, for ever: what every server has is deleted only beyond its size.
-    let journal = table.size("journal_max_size", in: (1 << 20)...(1 << 40), default: min(256 << 20, maxBytes / 2))
+    let wanted = table.size("journal_max_size", in: (1 << 20)...(1 << 40), default: min(256 << 20, maxBytes / 2))
+    let journal = min(wanted, maxBytes / 2)
+    if journal < wanted {
+      table.warn("journal_max_size", "more than half of max_size: half of it, \(journal) bytes, is the limit")
+    }
     let days = table.integer("journal_max_age_days", in: 1...36500, default: 90)
     let profile = table.choice("profile", of: StoreProfile.allCases.map(\.rawValue), default: "durable")
     return Store.Settings(
       location: location, maxSize: maxBytes, journalMaxSize: journal, journalMaxAge: days * 86400,
-      messagesMax: table.integer("messages_max", in: 100...100_000_000, default: 500_000),
+      messagesMax: table.integer("messages_max", in: 100...100_000_000, default: min(500_000, maxBytes / 2048)),
       nodesMax: table.integer("nodes_max", in: 100...1_000_000, default: min(5000, maxBytes / 2048)),
       profile: StoreProfile(rawValue: profile) ?? .durable)
   }

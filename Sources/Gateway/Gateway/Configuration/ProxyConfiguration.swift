@@ -6,14 +6,27 @@ import TOML
 
 /// `[[proxy]]`: addresses at which other programs share the radio.
 enum ProxyConfiguration {
-  static func read(_ root: inout TOMLReader) -> [SharingSettings] {
+  /// `metricsPort`: on this machine; 0: there are no metrics.
+  static func read(_ root: inout TOMLReader, metricsPort: UInt16) -> [SharingSettings] {
     var all: [SharingSettings] = []
     for var table in root.tables("proxy") {
-      if let settings = read(&table, others: all) { all.append(settings) }
+      if let settings = read(&table, others: all) {
+        checkDoor(settings.address, [("metrics_port", .loopback(metricsPort))], &table)
+        all.append(settings)
+      }
       table.finish()
       root.note(table.errors)
     }
     return all
+  }
+
+  /// Of two listeners at one door, the second would not start.
+  static func checkDoor(
+    _ address: ListenAddress, _ others: [(what: String, address: ListenAddress)], _ table: inout TOMLReader
+  ) {
+    for other in others where address.meets(other.address) {
+      table.note("listen", "port \(address.port) is this gateway's own already: \(other.what)")
+    }
   }
 
   private static func read(_ table: inout TOMLReader, others: [SharingSettings]) -> SharingSettings? {
@@ -34,7 +47,7 @@ enum ProxyConfiguration {
         "\(listen) is reachable from other machines, and the protocol has no password: list allowed clients in "
           + "allow_from, such as [\"192.168.1.0/24\"]")
     }
-    if others.contains(where: { $0.address == address }) { table.note("listen", "\(listen) is used twice") }
+    if others.contains(where: { $0.address.meets(address) }) { table.note("listen", "\(listen) is used twice") }
     if others.contains(where: { $0.name == name }) { table.note("name", "\"\(name)\" is used twice") }
     if !(1...64).contains(name.utf8.count) { table.note("name", "a name must have 1 to 64 bytes") }
     return SharingSettings(

@@ -207,6 +207,8 @@ enum UpstreamConfiguration {
   private static func mqtt(_ table: inout TOMLReader, _ url: String?) -> UpstreamSettings.Kind? {
     let (user, password) = (table.string("user"), table.string("password_file"))
     let client = table.string("client_id")
+    // With an empty one each connection is another client to the broker, which then keeps nothing for it.
+    if client?.isEmpty == true { table.note("client_id", "expected a name; without this key it is meshpost-GATEWAY") }
     for (key, text) in [("user", user), ("client_id", client)] {
       guard let text, text.utf8.count > 65_535 || text.utf8.contains(0) else { continue }
       table.note(key, "expected at most 65535 bytes without U+0000, as MQTT does")

@@ -25,6 +25,7 @@ final class StoreMaintenance {
   private let tasks: LoopTasks
   private var isOver = false
   private var isTrimming = false
+  private var isTrimmingMessages = false
   private var isIndexing = false
   private var isWaitingForCalm = false
   private var isMemoryDue = false
@@ -77,6 +78,8 @@ final class StoreMaintenance {
     guard !isOver else { return }
     if !isTrimming, store.journalSize.bytes > journalMaxSize { tasks.begin { await self.trimJournal() } }
     commits &+= 1
+    // A busy hour can bring more messages than the database has room for.
+    if commits.isMultiple(of: Self.burst) { tasks.begin { await self.trimMessages() } }
     guard commits >= Self.burst, !isWaitingForCalm else { return }
     isWaitingForCalm = true
     tasks.begin { await self.tidyWhenCalm() }
@@ -197,6 +200,9 @@ final class StoreMaintenance {
 
   /// Removes messages in steps, until there are none to remove.
   private func trimMessages() async {
+    guard !isTrimmingMessages else { return }
+    isTrimmingMessages = true
+    defer { isTrimmingMessages = false }
     var removed = 0
     do throws(StoreError) {
       repeat {

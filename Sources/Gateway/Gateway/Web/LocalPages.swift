@@ -146,7 +146,8 @@ final class LocalPages {
   var report: WebReport? {
     guard let settings else { return nil }
     return WebReport(
-      address: "\(settings.address)", trouble: trouble, hasPassword: hash != nil, sessions: web?.sessionCount ?? 0)
+      address: "\(settings.address)", trouble: trouble, isServed: server != nil, hasPassword: hash != nil,
+      sessions: web?.sessionCount ?? 0)
   }
 }
 

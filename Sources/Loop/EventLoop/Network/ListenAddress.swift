@@ -83,7 +83,23 @@ public struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
     (self.address, self.port) = (address, port)
   }
 
+  public static func loopback(_ port: UInt16) -> ListenAddress {
+    ListenAddress(IPAddress(bytes: [127, 0, 0, 1]), port)
+  }
+
+  private init(_ address: IPAddress, _ port: UInt16) { (self.address, self.port) = (address, port) }
+
   public var description: String { address.bytes.count == 4 ? "\(address):\(port)" : "[\(address)]:\(port)" }
+
+  /// Whether only one of the two can listen: an address of zeros includes all of its family, and `[::]` those of IPv4, too.
+  public func meets(_ other: ListenAddress) -> Bool {
+    guard port == other.port, port != 0 else { return false }
+    return address == other.address || includes(other) || other.includes(self)
+  }
+
+  private func includes(_ other: ListenAddress) -> Bool {
+    address.bytes.allSatisfy { $0 == 0 } && (address.bytes.count == 16 || other.address.bytes.count == 4)
+  }
 
   /// Opens a non-blocking socket that listens here. At `[::]` it accepts IPv4, too, the kernel's default.
   public func listen() throws(SystemError) -> Int32 {
