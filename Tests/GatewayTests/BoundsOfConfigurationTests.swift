@@ -40,6 +40,8 @@ import Testing
     let small = try parse("[store]\nmax_size = \"4 MiB\"\njournal_max_size = \"256 MiB\"")
     #expect(small.store.journalMaxSize == 2 << 20 && small.store.messagesMax == 2048)
     #expect(small.warnings.contains { $0.contains("line 3") && $0.contains("journal_max_size") }, "\(small.warnings)")
+    #expect(try parse("[store]\nmax_size = \"4 MiB\"").store.journalMaxSize == 2 << 20)
+    #expect(try parse("").store.journalMaxSize == 256 << 20)
     let usual = try parse("[store]\nmax_size = \"1 GiB\"\njournal_max_size = \"256 MiB\"")
     #expect(usual.store.journalMaxSize == 256 << 20 && usual.store.messagesMax == 500_000 && usual.warnings.isEmpty)
   }

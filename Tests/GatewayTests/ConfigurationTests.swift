@@ -23,12 +23,6 @@ import Transport
     #expect(configuration.upstreams.isEmpty)
   }
 
-  @Test func `the journal leaves half of a small database to messages, unless it is told otherwise`() throws {
-    #expect(try parse("").store.journalMaxSize == 256 << 20)
-    #expect(try parse("[store]\nmax_size = \"4 MiB\"").store.journalMaxSize == 2 << 20)
-    #expect(try parse("[store]\nmax_size = \"4 MiB\"\njournal_max_size = \"3 MiB\"").store.journalMaxSize == 3 << 20)
-  }
-
   @Test func `the shipped file is valid, also with all its commented settings`() throws {
     let file = Checkout.folder.appending(path: "deploy/meshpostd.toml")
     let text = try String(contentsOf: file, encoding: .utf8)

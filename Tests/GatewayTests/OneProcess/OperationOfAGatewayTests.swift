@@ -29,7 +29,7 @@ import VirtualRadio
 
   @Test func `a busy hour brings no more messages than are kept`() throws {
     let rig = try Rig()
-    rig.configure("[store]\nmessages_max = 100")
+    rig.configure("", store: "messages_max = 100")
     try rig.startSynced()
     for number in 1...400 {
       rig.air("chan r1 0 message \(number)")
@@ -59,7 +59,7 @@ import VirtualRadio
 
   @Test func `while the disk is full, messages stay in the radio`() throws {
     let rig = try Rig { $0.queueCapacity = 100_000 }
-    func sized(_ size: String) -> String { "max_size = \"\(size)\"\njournal_max_size = \"1 GiB\"" }
+    func sized(_ size: String) -> String { "max_size = \"\(size)\"\nmessages_max = 100000" }
     rig.configure("", store: sized("4 MiB"))
     rig.hub.mood = .unreachable
     try rig.startSynced()
