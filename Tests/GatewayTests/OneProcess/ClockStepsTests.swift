@@ -25,6 +25,20 @@ import Timing
     try rig.until("\(count) more messages") { try self.store(rig, "messages") == before + count }
   }
 
+  @Test func `how long an event has waited is not told by a clock that was set`() throws {
+    let rig = away(try Rig())
+    try rig.startSynced()
+    set(rig, ahead: 0, synchronised: false)
+    try inject(1, rig)
+    rig.pass(.seconds(75))
+    func age() throws -> Int64 { try rig.upstream("hub")?["age_s"]?.integer ?? -1 }
+    #expect(try (70...110).contains(age()), "the clock was not right, \(age())")
+    for (days, isSynchronised) in [(Int64(1), true), (-400, true), (30, false), (0, true)] {
+      set(rig, ahead: days, synchronised: isSynchronised)
+      #expect(try (70...110).contains(age()), "\(days) days ahead, \(age())")
+    }
+  }
+
   @Test func `a step of the clock begins no alert and ends none`() throws {
     let rig = away(try Rig())
     func tables(_ seconds: Int) -> String {

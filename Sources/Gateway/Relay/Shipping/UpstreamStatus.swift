@@ -125,7 +125,13 @@ extension Upstream {
 extension Upstream {
   func reportHealth() { health.report(shipment.state) }
 
-  private var backlog: (oldest: Int64?, lost: Int64)? { store.ifReadable { try store.backlog(after: journal.cursor) } }
+  /// Seconds since an event was journaled, whatever the clock was set to since; `nil`: unknown.
+  private func age(of event: (seq: Int64, at: Moment)?) -> Int64? {
+    guard let event else { return nil }
+    let (times, now) = store.journalTimes
+    return times.age(of: event.seq, event.at, wall: Moment(loop.wallClock), now: now)
+      ?? times.leastAge(of: event.seq, now: now)
+  }
 
   private var givenUp: Int64 {
     let counted = store.ifReadable { try store.leftOut(of: name).givenUp } ?? 0
@@ -135,8 +141,8 @@ extension Upstream {
   public var status: UpstreamStatus {
     // Only people read these counts: without a readable store they are 0.
     let letters = store.ifReadable { try store.deadLetterCounts(of: name) } ?? DeadLetterCounts()
-    let backlog = self.backlog
-    let age = backlog?.oldest.map { max(0, (loop.wallClock.milliseconds - max(0, $0)) / 1000) }
+    let backlog = store.ifReadable { try store.backlog(after: journal.cursor) }
+    let oldest = age(of: backlog?.oldest)
     let (state, reason) = stateForPeople
     return UpstreamStatus(
       name: name, kind: carrier.kind, url: carrier.place, link: carrier.link, state: state,
@@ -144,7 +150,7 @@ extension Upstream {
       pending: pendingEvents, inFlight: underWay.flights.reduce(0) { $0 + $1.batch.events.count },
       deadLetters: letters.all, skippedLetters: letters.skipped,
       losses: UpstreamStatus.Losses(ahead: backlog?.lost ?? 0, givenUp: givenUp, tooOld: journal.tooOld.all),
-      age: age,
+      age: oldest,
       reason: reason,
       nextAttempt: isPaused ? nil : shipment.rest(now: loop.now).map { Int64($0.inSeconds.rounded(.up)) },
       lastSuccess: health.lastSuccess, batches: health.batches, bytesSent: carrier.bytesSent,

@@ -320,24 +320,24 @@ extension Store {
     return found
   }
 
-  /// For events after a cursor: when the oldest was written (milliseconds since 1970; `nil`: the clock was not trusted
-  /// then), and how many were deleted unsent.
-  public func backlog(after cursor: ByLane<Int64>) throws(StoreError) -> (oldest: Int64?, lost: Int64) {
-    var (first, at, lost): (Int64, Int64?, Int64) = (.max, nil, 0)
+  /// For events after a cursor: the oldest, and when it was written; and how many were deleted unsent.
+  public func backlog(
+    after cursor: ByLane<Int64>
+  ) throws(StoreError) -> (oldest: (seq: Int64, at: Moment)?, lost: Int64) {
+    var (oldest, lost): ((seq: Int64, at: Moment)?, Int64) = (nil, 0)
     for lane in Lane.allCases {
       lost &+= try trims(of: lane, after: cursor[lane]).reduce(0) { $0 &+ $1.count }
       guard cursor[lane] < newestSeq[lane] else { continue }
       try translating { () throws(SQLiteError) in
-        let next: (seq: Int64, at: Int64?)? = try database.first(
-          "SELECT seq, CASE WHEN trusted THEN at END FROM journal WHERE seq > ? AND \(lane.condition) ORDER BY seq LIMIT 1",
+        let next: (seq: Int64, at: Moment)? = try database.first(
+          "SELECT seq, at, trusted FROM journal WHERE seq > ? AND \(lane.condition) ORDER BY seq LIMIT 1",
           [.integer(cursor[lane])]
-        ) { ($0.integer(0), $0.integerIfAny(1)) }
-        if let next, next.seq < first { (first, at) = next }
-        guard lane == EventKind.message.lane, let message = try firstMessageTime(after: cursor[lane]) else { return }
-        if message.seq < first { (first, at) = message }
+        ) { ($0.integer(0), Moment(milliseconds: $0.integer(1), trusted: $0.integer(2) != 0)) }
+        let message = lane == EventKind.message.lane ? try firstMessageTime(after: cursor[lane]) : nil
+        for case let found? in [next, message] where found.seq < oldest?.seq ?? .max { oldest = found }
       }
     }
-    return (at, lost)
+    return (oldest, lost)
   }
 
   /// The bytes of the journal, and its oldest seq.

@@ -87,16 +87,26 @@ public struct JournalTimes: Equatable, Sendable {
 
   /// Seconds since the event was journaled; `nil`: unknown. `now`: milliseconds since the boot.
   public func age(of event: JournalEvent, wall: Moment, now: Int64) -> Int64? {
-    let most = marks.last { $0.first <= event.seq }.map { max(0, now - $0.time) / 1000 }
-    guard event.trusted, wall.trusted else { return most }
-    let (difference, overflow) = wall.milliseconds.subtractingReportingOverflow(event.at)
+    age(of: event.seq, Moment(milliseconds: event.at, trusted: event.trusted), wall: wall, now: now)
+  }
+
+  /// As above, of the event with this seq, journaled at `at`.
+  public func age(of seq: Int64, _ at: Moment, wall: Moment, now: Int64) -> Int64? {
+    let most = marks.last { $0.first <= seq }.map { max(0, now - $0.time) / 1000 }
+    guard at.trusted, wall.trusted else { return most }
+    let (difference, overflow) = wall.milliseconds.subtractingReportingOverflow(at.milliseconds)
     // If the event seems to come from the future, the clock was set since.
     guard !overflow, difference >= 0 || most != nil else { return most }
     // Even a clock that was right may be set. So an event is at most as old as an earlier one, and at least as old as a
     // later one; if no later mark exists, a new one would have been made soon after the last.
-    let next = marks.first { $0.first > event.seq }?.time ?? marks.last.map { $0.time + Self.keptApart }
+    let next = marks.first { $0.first > seq }?.time ?? marks.last.map { $0.time + Self.keptApart }
     let least = next.map { max(0, now - $0) / 1000 } ?? 0
     return min(max(difference / 1000, least), most ?? .max)
+  }
+
+  /// Seconds for which the event has been there in this run, if it came before; `nil`: nothing has come since.
+  public func leastAge(of seq: Int64, now: Int64) -> Int64? {
+    marks.first { $0.first > seq }.map { max(0, now - $0.time) / 1000 }
   }
 }
 
@@ -104,7 +114,7 @@ extension Store {
   /// The times of events, and the present in the same unit: milliseconds since the machine's boot.
   public var journalTimes: (times: JournalTimes, now: Int64) { (journalState.times, clocks.sinceBoot) }
 
-  /// Makes the journal store times from now on, because an upstream limits the age of events.
+  /// Makes the journal store times on disk from now on, because an upstream limits the age of events.
   public func keepJournalTimes() { journalState.keepsTimes = true }
 
   func loadTimes() throws(StoreError) -> JournalTimes {
@@ -113,7 +123,7 @@ extension Store {
 
   /// Call it within a `write`, before appending an event.
   func noteTime() throws(SQLiteError) {
-    guard journalState.keepsTimes, journalState.times.comes(nextSeq, at: clocks.sinceBoot) else { return }
+    guard journalState.times.comes(nextSeq, at: clocks.sinceBoot), journalState.keepsTimes else { return }
     try setMeta("journal_times", .text(journalState.times.kept))
   }
 }

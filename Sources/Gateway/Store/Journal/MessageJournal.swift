@@ -210,10 +210,10 @@ extension Store {
   }
 
   /// When the first message after `seq` was received (`nil`: the clock was not trusted), and its seq.
-  func firstMessageTime(after seq: Int64) throws(SQLiteError) -> (seq: Int64, at: Int64?)? {
+  func firstMessageTime(after seq: Int64) throws(SQLiteError) -> (seq: Int64, at: Moment)? {
     guard let first = try firstMessage(after: max(seq, journalState.open.oldest - 1))?.id else { return nil }
     return try messageEvent(id: first).map { found in
-      (found.event.seq, found.event.message.received.trusted ? found.event.message.received.milliseconds : nil)
+      (found.event.seq, found.event.message.received)
     }
   }
 
