@@ -8,6 +8,7 @@ import Timing
 
 @testable import Gateway
 @testable import Messaging
+@testable import VirtualRadio
 
 /// Recipients that are away for a while, and nodes that the radio does not have.
 @Suite struct NobodyIsUnreachableTests {
@@ -88,6 +89,34 @@ import Timing
       #expect(try !isOnRadio("r1", rig), "\(number)")
     }
     #expect(added == 4)
+  }
+
+  @Test func `many texts of invented senders hide no text that could not be read`() throws {
+    let rig = try Rig()
+    rig.configure("[contacts]\nevict = false")
+    try rig.startSynced()
+    try remove("r1", rig)
+    func hash(_ name: String) throws -> UInt8 {
+      let row = try rig.rows("/v1/contacts").first { $0["name"]?.string == name }
+      return try #require(row?["key"]?.string.flatMap { Hex.bytes($0)?.first })
+    }
+    let (own, sender) = (rig.radio.stored.identity.publicKey.bytes[0], try hash("r1"))
+    // Known here, and not to the radio.
+    let others = (1...250).map { UInt8($0) }.filter { $0 != own && $0 != sender }.prefix(24)
+    for other in others {
+      _ = try strangers(1, other, rig)
+      let cipher = [UInt8](repeating: 7, count: 16)
+      let envelope = Envelope(destination: own, source: other, mac: [other, 1], cipher: cipher)
+      let packet = Packet(
+        route: .flood, type: .text, pathLength: PathLength(raw: 0), path: [], payload: envelope.encode())
+      rig.radio.push(.logRxData(snr: SNR(quarters: 4), rssi: -90, packet: packet.encode()))
+      rig.pass(.milliseconds(100))
+    }
+    rig.air("dm r1 r0 an honest text")
+    try rig.until("it to be told", within: .seconds(1800)) {
+      let told = try rig.status()["messaging"]?["unread_senders"]?.array?.compactMap(\.string) ?? []
+      return told.contains(Hex.string([sender]))
+    }
   }
 
   /// Adds nodes to the store, and not to the radio, whose keys begin with this byte.

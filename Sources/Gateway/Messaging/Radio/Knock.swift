@@ -28,6 +28,8 @@ public final class Knock {
   static let patience: Duration = .seconds(120)
   /// Texts that were looked at: repeaters repeat them.
   private static let mostSeen = 16
+  /// Texts that are looked at, and nodes that are let in, at the same time.
+  private static let mostLooks = 16
 
   private let keeper: ContactEviction
   private var table: RadioTable { keeper.table }
@@ -61,8 +63,11 @@ public final class Knock {
   public var whenFull: () -> Void = {}
   /// Texts that nobody could read.
   public private(set) var unread = UnreadTexts()
-  /// First bytes of keys whose texts are waited for.
-  private var awaited: Set<UInt8> = []
+  /// Texts that are waited for, by the first byte of their senders' keys: since when.
+  private var awaited: [UInt8: MonotonicTime] = [:]
+  private var ending: LoopTimer?
+  /// Anybody can send texts that name others as their senders.
+  private var refusals = Ration.hourly
   /// Texts that could not be read are told.
   public var whenUnread: (UnreadTexts) -> Void = { _ in }
 
@@ -84,12 +89,13 @@ public final class Knock {
     // `try?`: bytes that are no packet are no text.
     guard let own = synchronizer.connection.identity?.info.key.bytes.first, let packet = try? Packet(decoding: bytes),
       packet.type == .text, case .text(let envelope)? = try? packet.content(), envelope.destination == own,
-      envelope.source != own, !seen.contains(envelope.mac + envelope.cipher),
-      tasks.count < Self.mostSeen
+      envelope.source != own, !seen.contains(envelope.mac + envelope.cipher)
     else { return }
     if seen.count >= Self.mostSeen { seen.removeFirst() }
     seen.append(envelope.mac + envelope.cipher)
     let since = loop.now
+    // Somebody sends more than the radio can be asked about: that this one was perhaps not read is told all the same.
+    guard tasks.count < Self.mostLooks else { return wait(from: envelope.source, since) }
     tasks.begin { await self.look(for: envelope.source, since) }
   }
 
@@ -129,7 +135,8 @@ public final class Knock {
   /// The link is lost: the guests are on disk, and get their time anew with the next link.
   public func linkLost() {
     tasks.cancel()
-    (isTakenUp, written, noticedAt, idleAt, awaited) = (false, [:], nil, nil, [])
+    ending?.cancel()
+    (isTakenUp, written, noticedAt, idleAt, awaited, ending) = (false, [:], nil, nil, [:], nil)
   }
 
   /// Another radio is attached: it has a table, guests and an hour of its own.
@@ -174,13 +181,30 @@ public final class Knock {
   private func waitForText(
     from hash: UInt8, _ since: MonotonicTime, _ added: Set<PublicKey>
   ) async throws(CancellationError) {
-    let isFirst = awaited.insert(hash).inserted
-    guard isFirst || !added.isEmpty else { return }
+    wait(from: hash, since)
+    guard !added.isEmpty else { return }
     try await loop.sleep(for: Self.patience)
     await takeOut(added)
-    guard isFirst else { return }
-    awaited.remove(hash)
-    if !(written[hash].map { $0 >= since } ?? false) { wasUnread(hash) }
+  }
+
+  private func wait(from hash: UInt8, _ since: MonotonicTime) {
+    guard awaited[hash] == nil else { return }
+    awaited[hash] = since
+    if ending == nil { armEnding() }
+  }
+
+  private func armEnding() {
+    ending = awaited.values.min().map { since in
+      loop.schedule(at: since + Self.patience) { [weak self] in self?.tellUnread() }
+    }
+  }
+
+  private func tellUnread() {
+    for (hash, since) in awaited where loop.now - since >= Self.patience {
+      awaited[hash] = nil
+      if !(written[hash].map { $0 >= since } ?? false) { wasUnread(hash) }
+    }
+    armEnding()
   }
 
   private func wasUnread(_ hash: UInt8) {
@@ -207,9 +231,11 @@ public final class Knock {
     // A guest that is a stranger was taken out by another program.
     for stored in strangers where !entering.contains(stored.contact.key) && mayAdd(stored) {
       guard mayTry(beside: guests.subtracting([stored.contact.key]).count) else {
-        log.info(
-          "\(stored.contact.name.string) may have written, and is not added: too many were added in vain within the hour"
-        )
+        if refusals.take(at: loop.now) {
+          log.info(
+            "\(stored.contact.name.string) may have written, and is not added: too many were added in vain within the hour (logged at most once an hour)"
+          )
+        }
         break
       }
       entering.insert(stored.contact.key)
