@@ -335,6 +335,7 @@ import Timing
     #expect(echoes.heard(packet([0xBB, 0xAA], payload), now: now) == nil, "the same repeater again")
     #expect(echoes.heard(packet([0xAA, 0xCC], payload), now: now) == 5)
     #expect(echoes.heard(packet([0xAA], payload), now: now) == 5, "another repeater with the same hash")
+    #expect(echoes.heard(packet([0xAA], payload), now: now) == nil, "a third one is played back")
     #expect(echoes.heard(packet([0xBB, 0xAA], payload), now: now) == nil)
     #expect(echoes.heard(packet([0xDD], payload.dropLast() + [0]), now: now) == nil)
     #expect(echoes.heard([1, 2, 3], now: now) == nil)

@@ -15,13 +15,13 @@ struct ChannelEchoes {
     let payload: [UInt8]
     let until: MonotonicTime
     /// Repeats by their path. A repeater passes a packet on once: a second packet with the same path is that of another
-    /// repeater with the same hash.
+    /// repeater with the same hash. More are not believed: somebody may play one back.
     var repeats: [Path: Int] = [:]
   }
 
   /// Maximum number of messages looked for at once; the oldest is dropped. And of a message's repeats with different paths; further ones are not
   /// counted.
-  static let (most, mostPaths) = (16, 64)
+  static let (most, mostPaths, mostOfPath) = (16, 64, 2)
 
   private var expected: [Expected] = []
 
@@ -54,6 +54,7 @@ struct ChannelEchoes {
     let known = expected[place].repeats
     guard known[path] != nil || known.count < Self.mostPaths else { return nil }
     let count = (known[path] ?? 0) + 1
+    guard count <= Self.mostOfPath else { return nil }
     expected[place].repeats[path] = count
     // A repeater may have heard the packet by several ways, of which it has passed on one.
     let ofRepeater = known.filter { $0.key.bytes.suffix(width) == packet.path.suffix(width) }.values.max() ?? 0
