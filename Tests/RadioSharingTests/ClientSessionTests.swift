@@ -421,6 +421,18 @@ import Timing
     #expect(again.state == .sent && again.reason == nil && again.attempts.accepted == (error == nil ? 2 : 1))
   }
 
+  @Test func `clients keep to the hour of a channel`() throws {
+    var settings = Messenger.Settings()
+    settings.delivery.budget.channelMessages = 10
+    let bench = try Bench(messaging: settings)
+    let client = try bench.client()
+    for number in 0..<UInt32(12) {
+      client.send(Command.sendChannelText(type: .plain, slot: 0, time: 1_795_000_100 + number, text: "x").encode())
+    }
+    // Of the hour, clients have four fifths.
+    #expect(try client.frames(12) == Array(repeating: [0], count: 8) + Array(repeating: [1, 3], count: 4))
+  }
+
   @Test func `a client beyond the limit is rejected, and a disconnected client's place is free at once`() throws {
     let bench = try Bench(isThere: false, maxClients: 2)
     let (first, second) = (try bench.client(), try bench.client())

@@ -10,11 +10,15 @@ import Timing
 extension Messenger {
   /// Reserves air time for a program that shares the radio, if the hour's budget has room. A fifth of the budget is kept for people who have signed
   /// in. The program would take a wait for a failure, so it does not wait while the channel is busy.
-  public func spendShared(bytes: Int) -> Bool { airtime(of: bytes).map { spend($0, .relayed, for: .client) } ?? true }
+  public func spendShared(_ packet: SharedPacket) -> Bool {
+    airtime(of: packet.bytes).map { spend($0, .relayed, for: .client, channel: packet.channel) } ?? true
+  }
 
-  /// Gives air time back: the radio did not send these bytes.
-  public func giveBackShared(bytes: Int) {
-    if bytes > 0, let airtime = airtime(of: bytes) { giveBack(airtime, for: .client) }
+  /// Gives air time back: the radio did not send this packet.
+  public func giveBackShared(_ packet: SharedPacket) {
+    if packet.bytes > 0, let airtime = airtime(of: packet.bytes) {
+      giveBack(airtime, for: .client, channel: packet.channel)
+    }
   }
 
   /// Milliseconds; `nil`: the radio's parameters are unknown.
@@ -105,6 +109,17 @@ extension Messenger {
       "the channel stays busy (\(use) % of the last two minutes): what has waited long enough is sent all the same (see `meshpost airtime`; logged at most once an hour)"
     )
   }
+}
+
+/// What a program that shares the radio has it send.
+public struct SharedPacket: Equatable, Sendable {
+  public static let none = SharedPacket(bytes: 0)
+
+  public let bytes: Int
+  /// The digest of the channel's key, whose hour it counts for; `nil`: it is of no channel.
+  public let channel: String?
+
+  public init(bytes: Int, channel: String? = nil) { (self.bytes, self.channel) = (bytes, channel) }
 }
 
 /// Air time since the program's start, by purpose, as counters: they never fall.

@@ -23,7 +23,7 @@ extension ClientSession {
     do throws(StoreError) {
       kept = try await gateway.messenger.keepShared(message, from: name)
     } catch {
-      gateway.messenger.giveBackShared(bytes: reserved)
+      gateway.messenger.giveBackShared(reserved)
       gateway.tell("client \(name) cannot send now: \(error)")
       return .reply(.error(.tableFull))
     }
@@ -39,8 +39,8 @@ extension ClientSession {
   private static let longestRead: Duration = .seconds(3)
 
   /// Refuses slots that the radio has not reported over this link, or that are empty (a key of zeros), texts that the radio would cut, and an advert that
-  /// was flooded just now, and limits the clients' air time. Returns the bytes for which air time is reserved; `nil`: the command is refused.
-  func reserve(for command: Command) -> Int? {
+  /// was flooded just now, and limits the clients' air time. Returns what air time is reserved for; `nil`: the command is refused.
+  func reserve(for command: Command) -> SharedPacket? {
     if let slot = command.slotOnAir, !isUsed(slot) { return nil }
     // The store would have the whole text, and take the cut one for another message when a hub brings it back.
     if case .sendChannelText(_, _, _, let text) = command,
@@ -52,9 +52,9 @@ extension ClientSession {
       gateway.tell("client \(name) cannot send an advert: \(refusal)")
       return nil
     }
-    let bytes = bytesOnAir(of: command)
-    guard bytes > 0, !gateway.messenger.spendShared(bytes: bytes) else { return bytes }
-    gateway.tell("client \(name) cannot send now: the clients' air time of this hour is used up")
+    let packet = SharedPacket(bytes: bytesOnAir(of: command), channel: command.slotOnAir.flatMap(digest(of:)))
+    guard packet.bytes > 0, !gateway.messenger.spendShared(packet) else { return packet }
+    gateway.tell("client \(name) cannot send now: the air time of this hour is used up, the clients' or the channel's")
     return nil
   }
 
@@ -64,6 +64,11 @@ extension ClientSession {
     guard bytes > 0, command.goesInScope, gateway.floods(command) else { return bytes }
     guard case .setFloodScopeKey(let region)? = scope?.command else { return bytes + gateway.messenger.regionBytes() }
     return bytes + gateway.messenger.regionBytes(in: region)
+  }
+
+  /// If the store cannot be read, it counts for no channel.
+  private func digest(of slot: UInt8) -> String? {
+    gateway.store.ifReadable { try gateway.store.channel(slot: slot) }?.secret.digest
   }
 
   private func isUsed(_ slot: UInt8) -> Bool {
@@ -77,9 +82,9 @@ extension ClientSession {
   }
 
   /// Sends a command to the radio, with the client's flood scope where it applies. `frame` replaces the command's own. `dispatched`
-  /// receives the answer before later pushes. `reserved`: the bytes whose air time is given back if the radio does not send them.
+  /// receives the answer before later pushes. `reserved`: whose air time is given back if the radio does not send them.
   func ask(
-    _ command: Command, _ frame: [UInt8]? = nil, reserved: Int = 0,
+    _ command: Command, _ frame: [UInt8]? = nil, reserved: SharedPacket = .none,
     dispatched: @escaping (RadioAnswer) -> Void = { _ in }
   ) async throws(CancellationError) -> RadioAnswer {
     // If the scope cannot be set, the command is not sent.
@@ -99,7 +104,7 @@ extension ClientSession {
   /// Sends commands back to back; returns the radio's answer to the client's `own` one. Their effects are recorded
   /// even if the client disconnects meanwhile.
   func ask(
-    _ group: [RadioSession.Submission], own: Int, reserved: Int = 0, part: (([UInt8]) -> Void)? = nil,
+    _ group: [RadioSession.Submission], own: Int, reserved: SharedPacket = .none, part: (([UInt8]) -> Void)? = nil,
     dispatched: @escaping (RadioAnswer) -> Void = { _ in }
   ) async throws(CancellationError) -> RadioAnswer {
     let answered = Promise<RadioAnswer>()
@@ -160,11 +165,11 @@ extension ClientSession {
 }
 
 extension CompanionProxy.Gateway {
-  /// Records a client's changes to the radio. `reserved`: the bytes whose air time is given back if the radio did not send them.
-  func note(_ command: Command, _ answer: RadioAnswer, from client: String, reserved: Int) {
+  /// Records a client's changes to the radio. `reserved`: whose air time is given back if the radio did not send them.
+  func note(_ command: Command, _ answer: RadioAnswer, from client: String, reserved: SharedPacket) {
     switch answer.outcome {
-    case .failed(.refused), .failed(.notSent): messenger.giveBackShared(bytes: reserved)
-    case .failed(.linkLost) where !answer.wasSent: messenger.giveBackShared(bytes: reserved)
+    case .failed(.refused), .failed(.notSent): messenger.giveBackShared(reserved)
+    case .failed(.linkLost) where !answer.wasSent: messenger.giveBackShared(reserved)
     default: break
     }
     if answer.outcome.leavesDoubt, answer.wasSent {

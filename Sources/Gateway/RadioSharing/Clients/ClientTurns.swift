@@ -53,11 +53,11 @@ extension ClientSession {
     do throws(Refusal) {
       question = OpenQuestion(answer, try await gateway.requests.share(with: gateway.contact(of: command)))
     } catch {
-      gateway.messenger.giveBackShared(bytes: reserved)
+      gateway.messenger.giveBackShared(reserved)
       return .reply(.error(error == .linkDown ? .badState : .tableFull))
     }
     guard !isOver, !Task.isCancelled else {
-      gateway.messenger.giveBackShared(bytes: reserved)
+      gateway.messenger.giveBackShared(reserved)
       throw CancellationError()
     }
     turns.begin(question)
