@@ -89,7 +89,7 @@ private final class Mesh {
     (.message, ##"{"kind":"channel","sender_name":"Birch","channel_name":"#trees"}"##),
     (.outgoing, #"{"id":"gone","state":"failed"}"#), (.reaction, "{}"), (.packet, #"{"raw":"00"}"#), (.radio, "{}"),
     (.power, "{}"), (.alert, "{}"), (.bucketGap, "{}"), (.radioGap, "{}"), (.ways, "{}"), (.route, "{}"),
-    (.ways, #"{"id":1,"kind":"cli","sender":"aabbccddeeff","ways":[]}"#), (.ways, #"{"id":"gone","heard_by":[]}"#),
+    (.ways, #"{"id":"gone","heard_by":[]}"#),
     (.document, #"{"key":"settings/log_level"}"#),
     (.command, #"{"upstream":"other","command":"sync"}"#),
     (.command, #"{"upstream":"other","command":"send","error":"Birch or Birch2?"}"#),
@@ -126,13 +126,16 @@ private final class Mesh {
       (.message, #"{"id":2,"kind":"room","sender":"0102030405ff","author":"aabbccdd","text":"x"}"#),
       (.message, #"{"id":3,\#(channel),"text":"@[Hill] x"}"#),
       (.ways, #"{"id":1,"kind":"direct","sender":"aabbccddeeff","ways":[]}"#),
+      (.message, #"{"id":6,"kind":"cli","sender":"aabbccddeeff","text":"nobody asked"}"#),
+      (.ways, #"{"id":6,"kind":"cli","sender":"aabbccddeeff","ways":[]}"#),
       (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob"}"#),
       (.reaction, #"{"conversation":"0102030405ff","sender":"aabbccdd"}"#),
     ]
     let others: [(EventKind, String)] = [
       (.message, #"{"id":4,"kind":"room","sender":"0102030405ff","author":"aabbccde","text":"x"}"#),
       (.message, #"{"id":5,"kind":"channel","channel":"\#(Mesh.family)","sender_name":"Bob","text":"x"}"#),
-      (.message, #"{"id":6,"kind":"cli","sender":"aabbccddeeff"}"#),
+      (.message, #"{"id":7,"kind":"cli","sender":"0102030405ff"}"#),
+      (.message, #"{"id":8,"kind":"datagram","channel":"\#(Mesh.trees)","data":"00"}"#),
       (.reaction, #"{"conversation":"aabbccddeeff","sender":"self"}"#),
     ]
     let all = blocked + others + Mesh.ofNobody + [(EventKind.outgoing, #"{"id":"y","recipient":"\#(Mesh.birch.hex)"}"#)]
@@ -162,9 +165,11 @@ private final class Mesh {
       (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob","target_outgoing":1}"#),
       (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob","target":1}"#),
       (.message, #"{"id":2,"kind":"direct","sender":"aabbccddeeff","text":"hello"}"#),
+      (.message, #"{"id":3,"kind":"cli","sender":"aabbccddeeff","text":"hello"}"#),
+      (.message, #"{"id":4,"kind":"datagram","channel":"\#(Mesh.trees)","data":"00"}"#),
     ]
     let expected: [(ConversationLevel, [Int])] = [
-      (.all, [0, 1, 2, 3, 4, 5, 6]), (.mentions, [1, 2, 4, 6]), (.direct, [2, 4, 6]), (.nothing, []),
+      (.all, [0, 1, 2, 3, 4, 5, 6, 7, 8]), (.mentions, [1, 2, 4, 6, 7]), (.direct, [2, 4, 6, 7]), (.nothing, []),
     ]
     for (level, passing) in expected {
       try mesh.write { store throws(SQLiteError) in

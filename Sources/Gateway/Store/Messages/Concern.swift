@@ -140,15 +140,15 @@ struct Said {
     _ kind: StoredMessage.Kind, sender: [UInt8]?, author: [UInt8]?, name: String?, channel: String?, _ text: Text
   ) {
     switch kind {
-    case .direct, .room:
+    // Answers that were asked for are no messages: what comes as one is what anybody can send.
+    case .direct, .room, .cli:
       place = sender.flatMap { KeyPrefix(bytes: $0) }.map { .node($0) }
       keys = [sender, author].compactMap { $0 }
-    case .channel:
+    case .channel, .datagram:
       place = channel.map { .channel($0) }
       self.name = name
-    case .cli, .datagram: break
     }
-    isDirect = kind == .direct
+    isDirect = kind == .direct || kind == .cli
     self.text = text
   }
 }
