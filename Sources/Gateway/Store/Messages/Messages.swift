@@ -155,19 +155,22 @@ extension Store {
   }
 
   private func describe(_ message: ContactMessage, at moment: Moment) throws(SQLiteError) -> StoredMessage {
+    // If the store cannot be read, the write itself fails right after this.
+    let known = ifReadable { try contact(prefix: message.sender) }?.contact
     let kind: StoredMessage.Kind =
       switch message.textType {
-      case .signedPlain: .room
+      // Any node can send one: somebody who is no room says nothing in another's name.
+      case .signedPlain where ![.chat, .repeater, .sensor].contains(known?.type): .room
       case let type where type.isCommandLine: .cli
       default: .direct
       }
-    // If the store cannot be read, the write itself fails right after this.
-    let name = ifReadable { try contact(prefix: message.sender) }?.contact.name
+    let name = known?.name
     var stored = StoredMessage(
       id: 0, kind: kind, sender: message.sender, senderName: name, textType: message.textType,
       senderTime: message.senderTime, author: message.author, text: message.text, snr: message.snr,
       path: message.path, received: moment, copies: 1)
-    if let author = message.author { stored.authorName = try nameOfAuthor(author) }
+    if kind == .direct { stored.author = nil }
+    if let author = stored.author { stored.authorName = try nameOfAuthor(author) }
     return stored
   }
 
