@@ -121,6 +121,19 @@ extension WholeProgramTests {
   }
 }
 
+@Suite struct SpeakerTests {
+  @Test(arguments: ["me", "Me", "[Public] Boss", "me → Anna", "Boss: pay", "\"me\""])
+  func `a name that reads as ours, or as a channel, is told from it`(_ name: String) {
+    func row(_ more: (String, JSONValue)...) -> String {
+      let all = [("sender_name", JSONValue.string(name)), ("text", .string("I agree  ✓ (sent)"))] + more
+      return "\(Show.message(.object(all)))"
+    }
+    #expect(row().contains(" \"\(name)\": I agree"), "\(row())")
+    #expect(row(("author_name", .string("Anna"))).contains(" [room \(name)] Anna: I agree"))
+    #expect(Show.speaker("Anna") == "Anna" && Show.speaker("Mel") == "Mel" && Show.speaker("a [b]") == "a [b]")
+  }
+}
+
 @Suite struct StandingWordsTests {
   @Test func `an upstream that gets only the end of a message is not shown as one that is behind`() {
     func row(_ more: (String, JSONValue)...) -> String {

@@ -288,11 +288,12 @@ enum Show {
     let row = Shape.Message()
     let at = time(message[row.receivedAt])
     if isOurs(message) { return ourMessage(message, at) }
-    var sender = clean(Self.sender(of: message))
+    var sender = speaker(Self.sender(of: message))
     let isInChannel = ["channel", "datagram"].contains(message[row.kind])
     var place = message[row.channelName].map { " [\(clean($0))]" } ?? (isInChannel ? " [unknown channel]" : "")
     if let author = shownName(message[row.authorName], key: message[row.author]) {
-      (place, sender) = (" [\(sender)]", clean(author))
+      // A room names itself, and a channel of this radio has that name, perhaps.
+      (place, sender) = (" [room \(clean(Self.sender(of: message)))]", speaker(author))
     }
     var text = message[row.text].map { clean($0) } ?? "data \(message[row.data] ?? "")"
     // Nobody has said it.
@@ -305,6 +306,15 @@ enum Show {
   static func reactions(to message: JSONValue) -> String {
     let all = message[Shape.Message().reactions].compactMap { $0[Shape.Reaction().emoji] }.joined()
     return all.isEmpty ? "" : "  \(clean(all))"
+  }
+
+  /// The name of somebody else before a text. One that reads as ours, or as a channel, stands in quotation marks: everybody chooses the own name.
+  static func speaker(_ name: String) -> String {
+    let name = clean(name)
+    let isDoubtful =
+      name.hasPrefix("[") || name.hasPrefix("\"") || name.contains(": ") || name.hasPrefix("me →")
+      || name.lowercased() == "me"
+    return isDoubtful ? "\"\(name)\"" : name
   }
 
   /// A sender's alias, otherwise its own name.

@@ -59,7 +59,7 @@ extension Show {
   private static func newest(_ message: JSONValue) -> String {
     let row = Shape.Message()
     let author = shownName(message[row.authorName], key: message[row.author])
-    let sender = isOurs(message) ? "me" : clean(author ?? sender(of: message))
+    let sender = isOurs(message) ? "me" : speaker(author ?? sender(of: message))
     let text = message[row.text].map { clean($0) } ?? "data \(message[row.data] ?? "")"
     return "\(time(message[row.receivedAt])) \(sender): \(text)"
   }

@@ -166,7 +166,7 @@ final class ChatView {
     let tail = (isOurs ? "  " + Show.mark(message) : "") + Show.reactions(to: message)
     let text = message[Shape.Message().text].map { Show.clean($0) } ?? "data"
     let words =
-      "\(Show.format(message[Shape.Message().receivedAt] ?? 0, "%H:%M")) \(isOurs ? "me" : Show.clean(author)): \(text)\(tail)"
+      "\(Show.format(message[Shape.Message().receivedAt] ?? 0, "%H:%M")) \(isOurs ? "me" : Show.speaker(author)): \(text)\(tail)"
     let style: Styled.Style = message[Shape.Message().state] == "failed" ? .bad : isOurs ? .good : .plain
     return TextWidth.wrap(words, to: columns - 1, indent: 6).enumerated().map { number, line -> Line in
       "\(isChosen && number == 0 ? "▸" : " ", .accent)\(line, style)"

@@ -175,7 +175,7 @@ final class TopView {
     let place = message[row.channelName].map { "[\(Show.clean($0))] " } ?? ""
     let text = message[row.text].map { Show.clean($0) } ?? "data \(message[row.data] ?? "")"
     if Show.isOurs(message) { return "\(at) \(place)\(Show.ours(message)): \(text)  \(Show.mark(message))" }
-    let sender = Show.clean(Show.shownName(message[row.authorName], key: nil) ?? Show.sender(of: message))
+    let sender = Show.speaker(Show.shownName(message[row.authorName], key: nil) ?? Show.sender(of: message))
     return "\(at) \(place)\(sender): \(text)"
   }
 
