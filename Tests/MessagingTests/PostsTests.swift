@@ -11,13 +11,34 @@ import Testing
 
 /// A room takes a post with another time for another post.
 @Suite struct PostsTests {
-  @Test func `a post and a direct message with the same text have acknowledgements of their own`() throws {
-    let bench = try Bench(on: InventedMachine())
-    let room = Contact(
-      key: PrivateIdentity(seed: Array(repeating: 0x52, count: 32)).publicKey, type: .room, name: "Lobby")
+  private let room = Contact(
+    key: PrivateIdentity(seed: Array(repeating: 0x52, count: 32)).publicKey, type: .room, name: "Lobby")
+
+  private func join(_ bench: Bench) throws {
     bench.own.received(Command.addUpdateContact(room).encode())
     bench.synchronizer.refresh(room.key)
     try bench.run("the room to be known") { try bench.store.contact(room.key) != nil }
+  }
+
+  /// Posts. The radio gets none of it.
+  private func post(_ bench: Bench) throws -> Sent {
+    let sent = Sent()
+    bench.swallow { command in
+      guard case .sendText(let text) = command else { return false }
+      sent.times.append(text.time)
+      return true
+    }
+    _ = try bench.send(SendRequest(to: "Lobby", text: "once", key: "p")).get()
+    try bench.run("the command") { sent.times.count == 1 }
+    return sent
+  }
+
+  /// The times of posts.
+  private final class Sent { var times: [UInt32] = [] }
+
+  @Test func `a post and a direct message with the same text have acknowledgements of their own`() throws {
+    let bench = try Bench(on: InventedMachine())
+    try join(bench)
     var times: [KeyPrefix: UInt32] = [:]
     bench.swallow { command in
       guard case .sendText(let text) = command else { return false }
@@ -42,19 +63,8 @@ import Testing
     throws
   {
     let bench = try Bench(on: InventedMachine())
-    let room = Contact(
-      key: PrivateIdentity(seed: Array(repeating: 0x52, count: 32)).publicKey, type: .room, name: "Lobby")
-    bench.own.received(Command.addUpdateContact(room).encode())
-    bench.synchronizer.refresh(room.key)
-    try bench.run("the room to be known") { try bench.store.contact(room.key) != nil }
-    var times: [UInt32] = []
-    bench.swallow { command in
-      guard case .sendText(let text) = command else { return false }
-      times.append(text.time)
-      return true
-    }
-    _ = try bench.send(SendRequest(to: "Lobby", text: "once", key: "p")).get()
-    try bench.run("the command") { times.count == 1 }
+    try join(bench)
+    let sent = try post(bench)
     switch cut {
     case .answerLost: break
     case .linkLost: bench.swap(to: bench.own)
@@ -62,29 +72,18 @@ import Testing
       try bench.messenger.begin()
       bench.messenger.radioChanged()
     }
-    bench.messenger.roomWasAsked(room.key, at: try #require(times.first) + 60)
+    bench.messenger.roomWasAsked(room.key, at: try #require(sent.times.first) + 60)
     try bench.run("its end") { try bench.state("p").hasEnded }
-    #expect(try bench.state("p").reason == "no_acknowledgement" && times.count == 1, "\(times)")
+    #expect(try bench.state("p").reason == "no_acknowledgement" && sent.times.count == 1, "\(sent.times)")
     #expect(try bench.state("p").attempts.accepted == 1, "it may have been transmitted")
   }
 
   @Test func `a post ends when the room has taken a newer one of a program that shares the radio`() throws {
     let bench = try Bench(on: InventedMachine())
-    let room = Contact(
-      key: PrivateIdentity(seed: Array(repeating: 0x52, count: 32)).publicKey, type: .room, name: "Lobby")
-    bench.own.received(Command.addUpdateContact(room).encode())
-    bench.synchronizer.refresh(room.key)
-    try bench.run("the room to be known") { try bench.store.contact(room.key) != nil }
-    var times: [UInt32] = []
-    bench.swallow { command in
-      guard case .sendText(let text) = command else { return false }
-      times.append(text.time)
-      return true
-    }
-    _ = try bench.send(SendRequest(to: "Lobby", text: "once", key: "p")).get()
-    try bench.run("the command") { times.count == 1 }
+    try join(bench)
+    let sent = try post(bench)
     let newer = SharedMessage(
-      to: .node(room.key.prefix, attempt: 0), text: "of a phone", time: try #require(times.first) + 600)
+      to: .node(room.key.prefix, attempt: 0), text: "of a phone", time: try #require(sent.times.first) + 600)
     var kept: OutgoingMessage?
     _ = bench.loop.begin {
       // `try?`: without a row the wait below fails.
@@ -93,12 +92,13 @@ import Testing
     try bench.run("the phone's post is on disk") { kept != nil }
     for code in try #require(kept).attempts.codes { bench.messenger.received(.sendConfirmed(ack: code, tripTime: 5)) }
     try bench.run("its end") { try bench.state("p").hasEnded }
-    #expect(try bench.state("p").reason == "no_acknowledgement" && times.count == 1, "\(times)")
+    #expect(try bench.state("p").reason == "no_acknowledgement" && sent.times.count == 1, "\(sent.times)")
     for (count, key) in [(2, "q"), (3, "r")] {
       _ = try bench.send(SendRequest(to: "Lobby", text: "after it", key: key)).get()
-      try bench.run("the next post") { times.count >= count }
+      try bench.run("the next post") { sent.times.count >= count }
       _ = try bench.messenger.cancel(key: key)
     }
+    let times = sent.times
     #expect(times[1] > newer.time && times[2] > times[1], "the room takes nothing that is older: \(times)")
   }
 }
