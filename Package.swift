@@ -69,6 +69,8 @@ let meshCore: Set = [
 /// What gateways and hubs do alike: a hub imports nothing of a gateway.
 let shared: [Target] = [
   module("Shared", "Release"),
+  // Names of files that a gateway makes, and that the command line must not write over.
+  module("Shared", "OwnFiles"),
   module("Shared", "Alerts", ["Timing", "TOML"]),
   module("Shared", "ControlShapes", ["JSON"]),
   // Descriptions of interfaces over HTTP, of hubs and of the control socket.
@@ -89,8 +91,8 @@ let gateway: [Target] = [
   module(
     "Gateway", "Store",
     [
-      "CLinux", "Companion", "ControlShapes", "Documents", "UntrustedText", "JSON", "MeshCrypto", "RadioSession",
-      "SQLite", "Timing",
+      "CLinux", "Companion", "ControlShapes", "Documents", "UntrustedText", "JSON", "MeshCrypto", "OwnFiles",
+      "RadioSession", "SQLite", "Timing",
     ]),
   module(
     "Gateway", "Sync",
@@ -117,8 +119,8 @@ let gateway: [Target] = [
     "Gateway", "Control",
     [
       "Alerts", "BluetoothSession", "CLinux", "Companion", "ControlShapes", "Delivery", "Documents", "UntrustedText",
-      "EventLoop", "PrometheusText", "HTTP", "JSON", "MeshCrypto", "Messaging", "RadioSharing", "Relay", "SQLite",
-      "Store", "Sync",
+      "EventLoop", "PrometheusText", "HTTP", "JSON", "MeshCrypto", "Messaging", "OwnFiles", "RadioSharing", "Relay",
+      "SQLite", "Store", "Sync",
       "Timing",
       "TOML", "Transport", "PageServer",
     ]),
@@ -126,10 +128,8 @@ let gateway: [Target] = [
     "Gateway", "Gateway",
     [
       "Alerts", "CLinux", "Companion", "Control", "Delivery", "Documents", "UntrustedText", "EventLoop", "HTTP", "JSON",
-      "MeshCrypto", "Messaging", "ProxyTunnel", "RadioSharing", "Relay", "Release", "ServiceManager", "SQLite", "Store",
-      "Sync", "Timing",
-      "TOML",
-      "Transport", "PageServer",
+      "MeshCrypto", "Messaging", "OwnFiles", "ProxyTunnel", "RadioSharing", "Relay", "Release", "ServiceManager",
+      "SQLite", "Store", "Sync", "Timing", "TOML", "Transport", "PageServer",
     ]),
   program("Gateway/meshpostd", "meshpostd", ["EventLoop", "Gateway", "ServiceManager"]),
 ]
@@ -163,7 +163,7 @@ let tool: [Target] = [
     "Tool", "meshpost",
     [
       "CLinux", "Companion", "Console", "ControlShapes", "COpenSSL", "UntrustedText", "EventLoop", "HTTP", "JSON",
-      "MeshCrypto", "OpenAPI", "Release", "Timing", "TOML", "Transport", "PageServer", .arguments,
+      "MeshCrypto", "OpenAPI", "OwnFiles", "Release", "Timing", "TOML", "Transport", "PageServer", .arguments,
     ], embedded: ["Pictures/map.css", "Pictures/map.js"])
 ]
 

@@ -4,7 +4,6 @@ import ArgumentParser
 import Foundation
 import Glibc
 import JSON
-import Store
 import TestSupport
 import Testing
 import UntrustedText
@@ -261,7 +260,6 @@ extension WholeProgramTests {
       }
     }
     #expect(try InputFile.text(database) == "messages")
-    #expect(Set(GatewayFiles.suffixes) == Set(OwnSuffix.allCases.map(\.rawValue)))
     for name in ["gw.db.backup", "notes.toml"] { try OutputFile.write("x", to: scratch.location(name), replaces: true) }
     // Nobody loses anything by a file of a gateway that does not run, and setup writes the configuration of one that does.
     try OutputFile.write("", to: scratch.location("gw.toml"))

@@ -3,6 +3,7 @@
 import CLinux
 import Companion
 import Glibc
+import OwnFiles
 import SQLite
 import Timing
 import UntrustedText

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import OwnFiles
 import SQLite
 import Timing
 

@@ -2,16 +2,11 @@
 
 import EventLoop
 import Glibc
+import OwnFiles
 import UntrustedText
 
 /// The files of a gateway that runs on this machine. What a command writes must not take their place: the gateway would lose what it has there.
 enum GatewayFiles {
-  /// Of the files beside a database, which the gateway calls its own: `OwnSuffix`.
-  static let suffixes = [
-    "", "-wal", "-shm", ".lock", ".id", ".mark", ".held", ".moving", ".restoring", ".copying", ".configuration",
-    ".credentials", ".web", ".upstreams",
-  ]
-
   /// Refuses a file of a gateway's, also one that is missing at this moment.
   static func check(_ file: String) throws {
     let folder = Folder.resolved(Folder.of(file))
@@ -25,8 +20,10 @@ enum GatewayFiles {
 
   /// The databases that the file would belong to, by its name. Files of added upstreams are in a folder, and their secrets in folders in that.
   private static func databases(beside place: String) -> [String] {
-    let folders = [Folder.of(place), Folder.of(Folder.of(place))].compactMap { base(of: $0, ".upstreams") }
-    return suffixes.compactMap { base(of: place, $0) } + folders
+    let folders = [Folder.of(place), Folder.of(Folder.of(place))].compactMap {
+      base(of: $0, OwnSuffix.upstreams.rawValue)
+    }
+    return OwnSuffix.allCases.compactMap { base(of: place, $0.rawValue) } + folders
   }
 
   private static func base(of place: String, _ suffix: String) -> String? {
@@ -47,7 +44,7 @@ enum GatewayFiles {
 
   /// Whether a gateway has the database. It lets go of the lock at once: a start that needs it meanwhile tries again.
   private static func isTaken(_ database: String) -> Bool {
-    let descriptor = open("\(database).lock", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+    let descriptor = open(OwnSuffix.lock.of(database), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
     guard descriptor >= 0 else { return false }
     defer { close(descriptor) }
     return flock(descriptor, LOCK_SH | LOCK_NB) != 0

@@ -4,6 +4,7 @@ import EventLoop
 import Glibc
 import HTTP
 import Messaging
+import OwnFiles
 import SQLite
 import Store
 import UntrustedText

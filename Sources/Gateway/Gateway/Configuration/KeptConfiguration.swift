@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import EventLoop
+import OwnFiles
 import SQLite
 import Store
 import UntrustedText

@@ -3,6 +3,7 @@
 import Companion
 import Delivery
 import Messaging
+import OwnFiles
 import Store
 import TOML
 

@@ -4,6 +4,7 @@ import EventLoop
 import Glibc
 import JSON
 import Messaging
+import OwnFiles
 import Relay
 import Store
 import TOML

@@ -4,6 +4,7 @@ import Companion
 import EventLoop
 import Glibc
 import JSON
+import OwnFiles
 import Store
 
 /// The password's hash, and sessions that outlive the daemon: a file beside the database that only its owner can read.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Glibc
+import OwnFiles
 
 /// A note beside the database while its files get other names.
 ///

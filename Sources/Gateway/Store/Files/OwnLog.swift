@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import OwnFiles
 import SQLite
 
 /// The database's log, which somebody may remove or empty. Without it the database is only older, and nothing in it shows that.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Glibc
+import OwnFiles
 import SQLite
 
 /// Checks the store's files before SQLite opens them: permissions, and damage that SQLite would ignore silently.
@@ -48,12 +49,17 @@ enum StoreFiles {
     }
   }
 
+  /// The files of the store itself.
+  private static let ofStore: [OwnSuffix] = [
+    .database, .log, .sharedMemory, .lock, .identity, .mark, .held, .moving, .restoring,
+  ]
+
   /// Gives files of the store that root has made to the owner of their folder.
   static func handOver(_ location: String) throws(StoreError) {
     let folder = location.lastIndex(of: "/").map { location[...$0] } ?? "."
     var owner = stat()
     guard geteuid() == 0, stat(String(folder), &owner) == 0, owner.st_uid != 0 else { return }
-    for suffix in OwnSuffix.ofStore {
+    for suffix in ofStore {
       let file = open(suffix.of(location), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
       guard file >= 0 else { continue }
       defer { close(file) }

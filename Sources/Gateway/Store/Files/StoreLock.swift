@@ -2,6 +2,7 @@
 
 import CLinux
 import Glibc
+import OwnFiles
 
 /// Keeps a second process from writing: an flock on a file beside the database. It ends with the process, however that
 /// ends. Other tools can still read.

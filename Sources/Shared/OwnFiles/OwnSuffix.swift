@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-/// What the names of a gateway's own files have after that of its database. Whoever makes one names it by this: a backup cannot take its place.
+/// What the names of a gateway's own files have after that of its database. Whoever makes one names it by this: neither a backup nor what a command writes
+/// can take its place.
 public enum OwnSuffix: String, CaseIterable, Sendable {
   case database = ""
   case log = "-wal"
@@ -17,11 +18,6 @@ public enum OwnSuffix: String, CaseIterable, Sendable {
   case web = ".web"
   /// A folder.
   case upstreams = ".upstreams"
-
-  /// The files of the store itself.
-  static let ofStore: [OwnSuffix] = [
-    .database, .log, .sharedMemory, .lock, .identity, .mark, .held, .moving, .restoring,
-  ]
 
   public func of(_ database: String) -> String { database + rawValue }
 }
