@@ -129,6 +129,7 @@ private final class Mesh {
       (.message, #"{"id":6,"kind":"cli","sender":"aabbccddeeff","text":"nobody asked"}"#),
       (.ways, #"{"id":6,"kind":"cli","sender":"aabbccddeeff","ways":[]}"#),
       (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"Bob"}"#),
+      (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"self"}"#),
       (.reaction, #"{"conversation":"0102030405ff","sender":"aabbccdd"}"#),
     ]
     let others: [(EventKind, String)] = [
@@ -136,13 +137,15 @@ private final class Mesh {
       (.message, #"{"id":5,"kind":"channel","channel":"\#(Mesh.family)","sender_name":"Bob","text":"x"}"#),
       (.message, #"{"id":7,"kind":"cli","sender":"0102030405ff"}"#),
       (.message, #"{"id":8,"kind":"datagram","channel":"\#(Mesh.trees)","data":"00"}"#),
-      (.reaction, #"{"conversation":"aabbccddeeff","sender":"self"}"#),
+      (.reaction, #"{"conversation":"aabbccddeeff","sender":"self","ours":true}"#),
+      (.reaction, #"{"conversation":"\#(Mesh.trees)","sender":"self","ours":true}"#),
     ]
     let all = blocked + others + Mesh.ofNobody + [(EventKind.outgoing, #"{"id":"y","recipient":"\#(Mesh.birch.hex)"}"#)]
     #expect(try passing(mesh, filter, all) == passing(mesh, EventFilter(), all))
     try mesh.write { store throws(SQLiteError) in
       try store.add(.key(Mesh.birch.bytes))
-      try store.add(.name("Bob", channel: Mesh.trees))
+      // Anybody may have the word for ourselves as a name.
+      for name in ["Bob", "self"] { try store.add(.name(name, channel: Mesh.trees)) }
     }
     #expect(try passing(mesh, filter, blocked) == [])
     #expect(try passing(mesh, filter, others).count == others.count)

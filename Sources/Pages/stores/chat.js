@@ -150,13 +150,13 @@ export class Chat extends ServedStore {
     this.changed();
   }
 
-  #reacted({ emoji, sender, target, target_outgoing: ours }) {
-    const id = target ?? (ours === undefined ? undefined : -ours);
+  #reacted({ emoji, sender, ours = false, target, target_outgoing: sent }) {
+    const id = target ?? (sent === undefined ? undefined : -sent);
     const at = id === undefined ? -1 : this.rows.findIndex((row) => row.id === id);
     if (at < 0) return;
     const row = this.rows[at];
-    if (row.reactions?.some((one) => one.emoji === emoji && one.sender === sender)) return;
-    this.rows = this.rows.with(at, { ...row, reactions: [...(row.reactions ?? []), { emoji, sender }] });
+    if (row.reactions?.some((one) => one.emoji === emoji && one.sender === sender && Boolean(one.ours) === ours)) return;
+    this.rows = this.rows.with(at, { ...row, reactions: [...(row.reactions ?? []), { emoji, sender, ours }] });
     this.changed();
   }
 }

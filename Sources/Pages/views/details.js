@@ -130,7 +130,7 @@ export class MessageDetails {
         [t("fact.number"), `#${row.id}`],
       ]),
       this.attempts,
-      row.reactions?.length ? [make("h3", { text: t("react.title-all") }), make("ul", { class: "plain" }, row.reactions.map((one) => make("li", {}, make("bdi", { text: one.emoji }), " ", one.sender === "self" ? t("you") : named(one.sender))))] : null,
+      row.reactions?.length ? [make("h3", { text: t("react.title-all") }), make("ul", { class: "plain" }, row.reactions.map((one) => make("li", {}, make("bdi", { text: one.emoji }), " ", one.ours ? t("you") : named(one.sender))))] : null,
       this.ways,
       this.upstreams,
       row.filtered ? make("p", { class: "quiet small", text: t(`filtered.${row.filtered}`) }) : null,

@@ -32,14 +32,15 @@ export function signal(row) {
 export function reactions(row) {
   if (!row.reactions?.length) return null;
   const by = new Map();
-  for (const { emoji, sender } of row.reactions) by.set(emoji, [...(by.get(emoji) ?? []), sender]);
-  return make("div", { class: "reactions" }, [...by].map(([emoji, senders]) => {
-    const isOurs = senders.includes("self");
-    const names = senders.map((one) => (one === "self" ? t("you") : one)).join(", ");
+  for (const one of row.reactions) by.set(one.emoji, [...(by.get(one.emoji) ?? []), one]);
+  return make("div", { class: "reactions" }, [...by].map(([emoji, all]) => {
+    // Anybody may have any name.
+    const isOurs = all.some((one) => one.ours);
+    const names = all.map((one) => (one.ours ? t("you") : one.sender)).join(", ");
     return make("button", {
       type: "button", class: `reaction${isOurs ? " ours" : ""}`, title: names.slice(0, 200), "aria-label": t("react.label", { emoji, names: names.slice(0, 200) }), "aria-pressed": String(isOurs),
       on: { click: () => { if (!isOurs) sendReaction(row, emoji); } },
-    }, make("bdi", { text: emoji }), senders.length > 1 ? make("span", { text: String(senders.length) }) : null);
+    }, make("bdi", { text: emoji }), all.length > 1 ? make("span", { text: String(all.length) }) : null);
   }));
 }
 

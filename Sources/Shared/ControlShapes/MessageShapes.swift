@@ -103,7 +103,8 @@ extension Shape {
   }
   public struct Reaction: Sendable { @inlinable public init() {}
     public let emoji = Field<String>("emoji")
-    public let sender = Field<String>("sender", "who reacted")
+    public let sender = Field<String>("sender", "who reacted; of ours `self`, which may also be the name of somebody else")
+    public let ours = Field<Bool?>("ours", "`true`: we did")
   }
   public struct Accepted: Sendable { @inlinable public init() {}; public let messages = Field<[Outgoing]>("messages", "one for each part of the text; with --wait, in their final state") }
   public struct Outgoing: Sendable { @inlinable public init() {}

@@ -66,6 +66,7 @@ struct MessageRow {
     json.objects(Shape.Message().reactions, reactions) { reaction, json in
       json.field(Shape.Reaction().emoji, reaction.emoji)
       json.field(Shape.Reaction().sender, reaction.sender)
+      json.field(Shape.Reaction().ours, reaction.isOurs ? true : nil)
     }
   }
 

@@ -125,7 +125,8 @@ struct Said {
 
   /// Of the event of a reaction. `nil`: it is our own.
   init?(reaction body: JSONValue) {
-    guard let conversation = body["conversation"]?.string, let sender = body["sender"]?.string, sender != "self"
+    guard let conversation = body["conversation"]?.string, let sender = body["sender"]?.string,
+      body["ours"]?.bool != true
     else { return nil }
     if let peer = Hex.bytes(conversation).flatMap({ KeyPrefix(bytes: $0) }) {
       let author = Hex.bytes(sender).flatMap { $0 == peer.bytes ? nil : $0 }

@@ -82,7 +82,7 @@ public struct ReactionText: Equatable, Sendable {
 struct ReactionPlace {
   /// The channel's digest, or the peer's prefix in hex.
   var conversation: String
-  /// On a channel the sender's name, otherwise the key's prefix or the author in hex; `self` for our own.
+  /// On a channel the sender's name, otherwise the key's prefix or the author in hex. Ours has the word `self`, which anybody may have as a name.
   var sender: String
   /// The radio that received or sends it; `Store.everyRadio`: on a channel, reactions of others are the same for all
   /// radios.
@@ -141,6 +141,7 @@ extension Store {
       json.field("emoji", reaction.emoji)
       json.field("conversation", place.conversation)
       json.field("sender", place.sender)
+      json.field("ours", number < 0 ? true : nil)
       json.field("hash", reaction.hash)
       switch target {
       case .received(let id): json.field("target", id)
@@ -245,10 +246,13 @@ extension Store {
     }
   }
 
-  /// The reactions to a message, in order: (emoji, sender).
-  public func reactions(to target: MessageNumber) throws(StoreError) -> [(emoji: String, sender: String)] {
+  /// The reactions to a message, in order. Ours are known by their message, not by the sender's name.
+  public func reactions(
+    to target: MessageNumber
+  ) throws(StoreError) -> [(emoji: String, sender: String, isOurs: Bool)] {
     try rows(
-      "SELECT emoji, sender FROM reactions WHERE target = ? ORDER BY id LIMIT 100", [.optional(Self.number(target))]
-    ) { ($0.text(0), $0.text(1)) }
+      "SELECT emoji, sender, message < 0 FROM reactions WHERE target = ? ORDER BY id LIMIT 100",
+      [.optional(Self.number(target))]
+    ) { ($0.text(0), $0.text(1), $0.integer(2) != 0) }
   }
 }
