@@ -3,6 +3,7 @@
 import Companion
 import MeshCrypto
 import SQLite
+import TestSupport
 import Testing
 import Timing
 
@@ -12,8 +13,8 @@ import Timing
 @Suite struct ConversationListTests {
   private let radio = PublicKey(bytes: Array(repeating: 9, count: 32))!
 
-  private func shop() throws -> Shop {
-    let shop = try Shop()
+  private func shop(in scratch: Scratch = Scratch()) throws -> Shop {
+    let shop = try Shop(in: scratch)
     _ = try shop.store.attach(radio, name: Text("Hilltop"), at: 0)
     shop.store.write { store throws(SQLiteError) in
       _ = try store.setChannel(Channel(slot: 0, name: "Public", secret: .publicChannel))
@@ -106,6 +107,67 @@ import Timing
       _ = try store.recountUnread(in: name)
     }
     try shop.store.commitNow()
+    try recount(shop.store)
+  }
+
+  /// Returns the number of conversations of each step.
+  @discardableResult
+  private func recount(_ store: Store) throws -> [Int] {
+    var steps: [Int] = []
+    while try store.isRecountDue() {
+      store.write { store throws(SQLiteError) in steps.append(try store.recountNext().count) }
+      try store.commitNow()
+      guard steps.count < 100 else { break }
+    }
+    return steps
+  }
+
+  @Test func `many conversations are counted again in steps, also after a restart between them`() throws {
+    let scratch = Scratch()
+    do {
+      let shop = try shop(in: scratch)
+      _ = try list(shop)
+      shop.store.write { store throws(SQLiteError) in
+        for time in 1...5000 as ClosedRange<UInt32> {
+          _ = try store.insert(Shop.direct("\(time)", time: time, from: UInt64(0xA1 + time % 5)), at: Shop.moment)
+        }
+      }
+      try shop.store.commitNow()
+      #expect(try list(shop).map(\.unread) == [1000, 1000, 1000, 1000, 1000])
+      try index(shop)
+      var counted = 0
+      shop.store.write { store throws(SQLiteError) in
+        try store.add(.key([0, 0, 0, 0, 0, 0xA5]))
+        counted = try store.recountUnread(in: nil).count
+      }
+      try shop.store.commitNow()
+      #expect(counted == 0, "not in the turn of the block")
+      shop.store.write { store throws(SQLiteError) in counted = try store.recountNext().count }
+      try shop.store.commitNow()
+      #expect(try counted == 3 && shop.store.isRecountDue())
+    }
+    let shop = try shop(in: scratch)
+    #expect(try recount(shop.store) == [2])
+    #expect(try list(shop).map(\.unread).sorted() == [0, 1000, 1000, 1000, 1000])
+  }
+
+  @Test func `what is unread is counted again once the search index has all messages`() throws {
+    let shop = try shop()
+    _ = try list(shop)
+    let name = ConversationName.channel(ChannelSecret.publicChannel.digest)
+    for time in 1...4 { try shop.insert(Shop.channel("Bob: \(time)", time: UInt32(time))) }
+    _ = try list(shop)
+    var counted = 1
+    shop.store.write { store throws(SQLiteError) in
+      try store.setLevel(.nothing, of: name, ofRadio: store.radio)
+      counted = try store.recountUnread(in: name).count + store.recountNext().count
+    }
+    try shop.store.commitNow()
+    #expect(counted == 0)
+    #expect(try list(shop).map(\.unread) == [4])
+    try index(shop)
+    #expect(try recount(shop.store) == [1])
+    #expect(try list(shop).map(\.unread) == [0])
   }
 
   @Test func `of more unread messages than are counted again the newest are, and a mention at the end stays`() throws {

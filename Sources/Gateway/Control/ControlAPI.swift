@@ -122,7 +122,7 @@ public final class ControlAPI {
     case .startSync: try status.startSync(request)
 
     case .messages: try await messages.show(request, reply)
-    case .conversations: try await conversations.list(request, reply)
+    case .conversations: try await conversations.list(request, reply, news)
     case .markRead: try await conversations.markRead(RequestBody(request), news)
     case .setLevel: try await conversations.setLevel(RequestBody(request), news)
     case .blocks: try await blocks.list(reply)

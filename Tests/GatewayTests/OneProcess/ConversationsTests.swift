@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import JSON
+import SQLite
 import Testing
 import Timing
+
+@testable import Gateway
+@testable import Store
 
 /// Received and sent messages, as people and programs read them.
 @Suite struct ConversationsTests {
@@ -179,6 +184,33 @@ import Timing
     for number in 0..<256 { #expect(try block("add", #"{"whom":"Bob \#(number)","channel":"Public"}"#) == 200) }
     #expect(try block("add", #"{"whom":"one more","channel":"Public"}"#) == 429)
     #expect(try block("add", #"{"whom":"Bob 7","channel":"Public"}"#) == 200, "it is blocked already")
+  }
+
+  @Test func `a level and a block are taken while the search index is being built, and count once it is there`() throws
+  {
+    let rig = try begun()
+    func unread() throws -> Int64 {
+      try rig.rows("/v1/conversations").compactMap { $0["unread"]?.integer }.reduce(0, +)
+    }
+    #expect(try unread() == 0)
+    try hear("dm r1 r0 hello", rig)
+    #expect(try unread() == 1)
+    let store = try #require(rig.daemon?.store)
+    store.write { store throws(SQLiteError) in
+      for time in 1...2100 as ClosedRange<UInt32> {
+        let text = ChannelMessage(
+          snr: nil, slot: 0, path: ReceivedPath(raw: 0), senderTime: time, text: Text("Bob: \(time)"))
+        _ = try store.insert(.channel(text), at: Moment(milliseconds: 1, trusted: false))
+      }
+    }
+    try store.commitNow()
+    #expect(try unread() == 2101)
+    #expect(try rig.post("/v1/blocks/add", #"{"whom":"r1"}"#).status == 200)
+    #expect(try rig.post("/v1/conversations/level", #"{"conversation":"Public","level":"none"}"#).status == 200)
+    #expect(try rig.rows("/v1/blocks").count == 1 && unread() == 2101)
+    // The index is completed once an hour.
+    rig.pass(.seconds(3700))
+    #expect(try unread() == 0)
   }
 
   @Test func `a webhook does not get what concerns nobody, which is filtered, and hubs and brokers do`() throws {

@@ -83,7 +83,7 @@ struct BlocksAPI {
 
   private func change(_ blocks: [Block], isBlocked: Bool, _ news: News) async throws -> Answer {
     try await conversations.prepareWithIndexes()
-    var counted: [(radio: Int64, name: ConversationName)] = []
+    var counted: [Store.Counted] = []
     try await store.save { store throws(SQLiteError) in
       for block in blocks {
         if isBlocked { try store.add(block) } else { try store.remove(block) }
@@ -91,6 +91,7 @@ struct BlocksAPI {
       }
     }
     for one in counted { conversations.tell(one.name, ofRadio: one.radio, news) }
+    try await conversations.recount(news)
     return .done
   }
 }

@@ -40,10 +40,11 @@ struct ConversationsAPI {
   private var store: Store { dependencies.store }
 
   /// The newest first; then the radio's channels and rooms without messages. `unread=1`: only those with unread messages.
-  func list(_ request: HTTPRequest, _ reply: Reply) async throws -> Answer {
+  func list(_ request: HTTPRequest, _ reply: Reply, _ news: News) async throws -> Answer {
     let radio = try RadiosAPI.wanted(request, store) ?? store.radio
     let onlyUnread = request.query["unread"] == "1"
     try await prepare()
+    try await recount(news)
     defer { dependencies.operations.memoryWasUsed() }
     var left = try all(ofRadio: radio).filter { !onlyUnread || $0.unread > 0 }[...]
     return try await reply.rows {
@@ -166,6 +167,7 @@ struct ConversationsAPI {
       isMoved = try store.markRead(name, upTo: place, ofRadio: radio)
     }
     if isMoved { tell(name, ofRadio: radio, news) }
+    try await recount(news)
     return .done
   }
 
@@ -188,6 +190,7 @@ struct ConversationsAPI {
       _ = try store.recountUnread(in: name)
     }
     tell(name, ofRadio: radio, news)
+    try await recount(news)
     return .done
   }
 
@@ -203,10 +206,20 @@ struct ConversationsAPI {
     news.tell()
   }
 
-  /// So that unread messages can be counted.
-  func prepareWithIndexes() async throws {
+  /// So that unread messages can be counted. While the search index is being built, they are counted later.
+  func prepareWithIndexes() async throws(StoreError) {
     try await prepare()
-    try await messages.prepare()
+    _ = try await messages.prepareIfNear()
+  }
+
+  /// Counts again what is unread where that is due: a few conversations in each turn, since there may be any number of messages. While the search index is
+  /// being built, the counts stay as they were, and a later request gets here.
+  func recount(_ news: News) async throws(StoreError) {
+    while try store.isRecountDue(), try await messages.prepareIfNear() {
+      var counted: [Store.Counted] = []
+      try await store.save { store throws(SQLiteError) in counted = try store.recountNext() }
+      for one in counted { tell(one.name, ofRadio: one.radio, news) }
+    }
   }
 
   /// Adds messages to the list that arrived since the last request.

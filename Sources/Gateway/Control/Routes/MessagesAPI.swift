@@ -59,17 +59,23 @@ struct MessagesAPI {
   }
 
   /// Adds the latest messages to the indexes.
-  func prepare() async throws {
+  private func prepare() async throws {
+    guard try await !prepareIfNear() else { return }
+    let waiting = try dependencies.store.unindexedMessages()
+    throw Refusal.full("the search index is being built, \(waiting) messages left: try again in a minute")
+  }
+
+  /// Adds the latest messages to the indexes. False: they lack so many that this would take long.
+  func prepareIfNear() async throws(StoreError) -> Bool {
     let store = dependencies.store
     var (waiting, steps): (Int64, Int64) = (try store.unindexedMessages(), 0)
-    guard waiting <= Self.maxSteps * Store.indexStep else {
-      throw Refusal.full("the search index is being built, \(waiting) messages left: try again in a minute")
-    }
+    guard waiting <= Self.maxSteps * Store.indexStep else { return false }
     while waiting > 0, steps < Self.maxSteps {
       try await store.save { store throws(SQLiteError) in _ = try store.indexMessages() }
       waiting = try store.unindexedMessages()
       steps += 1
     }
+    return true
   }
 
   private func list(

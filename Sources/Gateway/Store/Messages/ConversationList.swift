@@ -68,8 +68,11 @@ extension Store {
 
   private struct Addition {
     var (newest, count, mention): (Int64, Int64, Int64) = (0, 0, 0)
+    /// Those that concern nobody, too.
+    var looked: Int64 = 0
 
     mutating func add(_ message: StoredMessage, _ concern: Concern) {
+      looked += 1
       newest = max(newest, message.id)
       let said = Said(message)
       guard concern.filtered(said) == nil else { return }
@@ -182,8 +185,8 @@ extension Store {
     return found.sorted { $0.newest > $1.newest }
   }
 
-  /// Within a `write`, when the list and the search indexes are complete: marks the conversation as read up to this
-  /// position. An earlier position than the stored one changes nothing. True: the position has changed.
+  /// Within a `write`, when the list is complete: marks the conversation as read up to this position. An earlier position
+  /// than the stored one changes nothing. True: the position has changed.
   public func markRead(
     _ name: ConversationName, upTo place: MessagePlace, ofRadio radio: Int64
   ) throws(SQLiteError) -> Bool {
@@ -191,12 +194,14 @@ extension Store {
       place > known.read
     else { return false }
     let place = min(place, known.newest)
-    let left = try unreadMessages(of: name, behind: place.message, ofRadio: radio).count
+    var left: Int64 = 0
+    if try canCount { left = try unreadMessages(of: name, behind: place.message, ofRadio: radio).count }
     try database.run(
       """
       UPDATE conversations SET read_message = ?3, read_sent = ?4, read_received = max(0, received - ?5)
         WHERE radio = ?1 AND name = ?2
       """, .integer(radio), .text(name.description), .integer(place.message), .integer(place.outgoing), .integer(left))
+    if try !canCount { try recountLater(name.description) }
     return true
   }
 
@@ -211,26 +216,89 @@ extension Store {
       """, .integer(radio), .text(name.description), .integer(level.column))
   }
 
-  /// Within a `write`, when the list and the search indexes are complete: counts again what is unread, because other
-  /// messages concern somebody now. `name`: only in this conversation; otherwise in all with nodes. Returns those that
-  /// were counted.
-  public func recountUnread(
-    in name: ConversationName?
-  ) throws(SQLiteError) -> [(radio: Int64, name: ConversationName)] {
-    let places: [(radio: Int64, name: ConversationName, read: Int64)] = try database.rows(
-      """
-      SELECT radio, name, read_message FROM conversations WHERE message > read_message
-        AND (name = ?1 OR ?1 IS NULL AND name GLOB 'node:*')
-      """, [.optional(name?.description)]
-    ) { row in ConversationName(row.text(1)).map { (radio: row.integer(0), name: $0, read: row.integer(2)) } }
-    for place in places {
-      let found = try unreadMessages(of: place.name, behind: place.read, ofRadio: place.radio)
-      try database.run(
-        """
-        UPDATE conversations SET received = read_received + ?3, mention = ?4 WHERE radio = ?1 AND name = ?2
-        """, .integer(place.radio), .text(place.name.description), .integer(found.count), .integer(found.mention))
+  // MARK: Counting again
+
+  public typealias Counted = (radio: Int64, name: ConversationName)
+
+  /// Within a `write`, when the list is complete: counts again what is unread, because other messages concern somebody now. `name`: only in this conversation;
+  /// otherwise in all with nodes, which `recountNext` does step by step. It also does what the search index does not allow yet. Returns those that were
+  /// counted.
+  public func recountUnread(in name: ConversationName?) throws(SQLiteError) -> [Counted] {
+    guard let name, try canCount else {
+      try recountLater(name?.description ?? "node:*")
+      return []
     }
-    return places.map { (radio: $0.radio, name: $0.name) }
+    let step = try recount(name.description, after: "-1 -")
+    // Of another radio.
+    if step.last != nil { try recountLater(name.description) }
+    return step.counted
+  }
+
+  /// Whether conversations are to be counted again.
+  public func isRecountDue() throws(StoreError) -> Bool { try meta(Self.recounting) != nil }
+
+  /// Within a `write`: counts the next conversations again, until so many messages were read as a step of the list has. Returns those that were counted;
+  /// none as long as the search index lacks messages of the list.
+  public func recountNext() throws(SQLiteError) -> [Counted] {
+    let due = (try database.meta(Self.recounting)?.text ?? "").split(separator: " ", maxSplits: 1)
+    var step: (counted: [Counted], last: String?) = ([], nil)
+    if due.count == 2 {
+      guard try canCount else { return [] }
+      step = try recount(String(due[0]), after: String(due[1]))
+    }
+    if let last = step.last {
+      try setMeta(Self.recounting, .text("\(due[0]) \(last)"))
+    } else {
+      try database.run("DELETE FROM meta WHERE name = ?", .text(Self.recounting))
+    }
+    return step.counted
+  }
+
+  /// The conversations that are still to be counted again, over restarts: `PATTERN RADIO NAME`, those of the pattern after that one.
+  private static let recounting = "conversations_recounting"
+  private static let mostRecounted = 256
+
+  private func recountLater(_ pattern: String) throws(SQLiteError) {
+    let before = try database.meta(Self.recounting)?.text?.split(separator: " ").first
+    let isWithin = before.map { $0.elementsEqual(pattern) } ?? true
+    try setMeta(Self.recounting, .text("\(isWithin ? pattern : "*") -1 -"))
+  }
+
+  /// Whether the search index, by which messages of a conversation are found, has all that the list has.
+  private var canCount: Bool {
+    get throws(SQLiteError) {
+      let (from, newest) = try unindexed("messages", Self.indexed)
+      let listed = try database.meta(Self.listed)?.integer ?? 0
+      return from >= min(newest, listed)
+    }
+  }
+
+  /// `place`: `RADIO NAME`. `last`: where the next step begins; `nil`: there is none.
+  private func recount(
+    _ pattern: String, after place: String
+  ) throws(SQLiteError) -> (counted: [Counted], last: String?) {
+    let from = place.split(separator: " ")
+    let found: [(radio: Int64, name: String, read: Int64)] = try database.rows(
+      """
+      SELECT radio, name, read_message FROM conversations WHERE message > read_message AND name GLOB ?1
+        AND (radio, name) > (?2, ?3) ORDER BY radio, name LIMIT \(Self.mostRecounted)
+      """, [.text(pattern), .integer(from.first.flatMap { Int64($0) } ?? -1), .text(String(from.last ?? "-"))]
+    ) { ($0.integer(0), $0.text(1), $0.integer(2)) }
+    var (counted, looked): ([Counted], Int64) = ([], 0)
+    for (radio, text, read) in found {
+      guard looked < Self.listStep else { break }
+      guard let name = ConversationName(text) else { continue }
+      let unread = try unreadMessages(of: name, behind: read, ofRadio: radio)
+      try database.run(
+        "UPDATE conversations SET received = read_received + ?3, mention = ?4 WHERE radio = ?1 AND name = ?2",
+        .integer(radio), .text(text), .integer(unread.count), .integer(unread.mention))
+      looked += unread.looked
+      counted.append((radio, name))
+    }
+    guard counted.count == found.count, found.count < Self.mostRecounted else {
+      return (counted, counted.last.map { "\($0.radio) \($0.name)" })
+    }
+    return (counted, nil)
   }
 
   /// Of those in the list: later ones are counted when it gets them.

@@ -9,7 +9,7 @@ import SQLite
 extension Store {
   /// Messages added to an index in one transaction.
   public static let indexStep: Int64 = 256
-  private static let indexed = "search_indexed"
+  static let indexed = "search_indexed"
   private static let indexedSent = "search_indexed_sent"
 
   /// The number of messages that the indexes lack.
