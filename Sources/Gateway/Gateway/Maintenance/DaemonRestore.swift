@@ -14,6 +14,7 @@ extension Daemon {
     guard !Store.isItself(backup, configuration.store) else {
       throw StartError(message: "\(backup) is the database that a backup would replace: name a backup", code: EX_USAGE)
     }
+    var isInPlace = false
     do {
       let (lost, isEmptied) = (Store.lostTransactions(of: backup), Store.isLogEmptied(of: backup))
       let earlier = Store.unfinishedMove(configuration.store.location)
@@ -21,6 +22,7 @@ extension Daemon {
         // A kill in these moments loses nothing, but what is short should be done when the operator looks.
         Signals.hold([SIGHUP, SIGTERM, SIGINT])
       }
+      isInPlace = true
       let log = lost.map { _ in backup + "-wal" }
       var missing = lost.map { ", without \($0) transactions or more: its log, \(backup)-wal, is damaged before them" }
       if isEmptied { missing = ", perhaps without its newest events: its log, \(backup)-wal, is empty" }
@@ -31,7 +33,19 @@ extension Daemon {
       try Store.handOver(configuration.store)
       return replaced.map { "\(words). The previous database was saved as \($0.location)\(Self.left($0))" } ?? words
     } catch {
-      throw StartError(message: "\(error). \(error.remedy)", code: EX_CANTCREAT)
+      let words = isInPlace ? nil : Self.refusal(error, of: backup, beside: configuration.store.location)
+      throw StartError(message: words ?? "\(error). \(error.remedy)", code: EX_CANTCREAT)
+    }
+  }
+
+  /// Why a backup did not come into its place; `nil`: for a reason that is not special to a restoration.
+  private static func refusal(_ error: StoreError, of backup: String, beside location: String) -> String? {
+    switch error {
+    case .full(let words):
+      "There is no room for a copy of \(backup) beside \(location) (\(words)): free disk space, and restore it again. The database is as it was."
+    case .newer(let words):
+      "The backup is of a newer version of Meshpost (\(words)): restore it with that version. The database is as it was."
+    default: nil
     }
   }
 

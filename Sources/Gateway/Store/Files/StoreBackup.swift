@@ -201,7 +201,7 @@ extension Store {
       if let first = lacking.min() { throw .misplaced("it has no \(first)") }
     } catch {
       MoveNote.removeParts(settings.location)
-      throw .misplaced("\(backup) cannot be restored: \(error)")
+      throw error.isOfDisk ? error : .misplaced("\(backup) cannot be restored: \(error)")
     }
   }
 
@@ -232,6 +232,8 @@ extension Store {
     guard StoreFiles.logTrouble(backup) != .databaseIsGone else {
       throw .misplaced("\(backup) is not a valid backup: it is empty, and its log (-wal) is no database by itself")
     }
+    let newest = Schema.migrations.last?.number ?? 0
+    var version = 0
     do throws(SQLiteError) {
       let database = try openToRead(backup)
       // Bytes after the end of the database do not belong to it, and may be more than the disk has room for.
@@ -240,21 +242,21 @@ extension Store {
       guard facts.st_size <= own else { throw SQLiteError(code: 11, message: "it is longer than its database") }
       let verdict = try database.value("PRAGMA integrity_check(1)")?.text
       guard verdict == "ok" else { throw SQLiteError(code: 11, message: verdict ?? "it cannot be read") }
-      let (version, newest) = (try database.schemaVersion(), Schema.migrations.last?.number ?? 0)
+      version = try database.schemaVersion()
       guard version >= 1, let epoch = try database.meta("epoch")?.text else {
         throw SQLiteError(code: 1, message: "not a store of this program")
       }
-      guard version <= newest else {
-        throw SQLiteError(
-          code: 1,
-          message: "it is of a newer version of Meshpost (schema \(version), and this program knows up to \(newest))")
-      }
+      guard version <= newest else { throw SQLiteError(code: 1, message: "of a newer version") }
       // A store has no triggers: a foreign one would run with this program's rights.
       if let trigger = try database.value("SELECT name FROM sqlite_schema WHERE type = 'trigger' LIMIT 1")?.text {
         throw SQLiteError(code: 1, message: "it has a trigger, \(trigger), which a store of this program has not")
       }
       return epoch
     } catch {
+      // Sound, as far as anybody here can tell.
+      guard version <= newest else {
+        throw .newer("\(backup): schema \(version), and this program knows up to \(newest)")
+      }
       throw .misplaced("\(backup) is not a valid backup: \(error.message)")
     }
   }
