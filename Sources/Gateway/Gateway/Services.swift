@@ -92,11 +92,8 @@ extension Daemon {
   private func beginAlerts() {
     alerts.begin()
     alerts.configuration(configuration.refusal)
-    if let words = store.provenance.putBack {
-      alerts.historiesMet(words)
-    } else if let loss = store.provenance.loss {
-      alerts.storeIsLost(store.provenance.lossWords ?? "\(loss)", loss.cause)
-    }
+    if let words = store.provenance.putBack { alerts.historiesMet(words) }
+    alerts.tellLosses()
     alerts.radio(
       isUp: connection.state == .up, isScopeStuck: connection.isScopeStuck, message: publisher.summary)
   }

@@ -192,14 +192,8 @@ extension Store {
       try commitNow()
       markLoss()
     }
-  }
-
-  /// The mark names a loss as soon as it is stored: another loss soon after must not hide it.
-  func markLoss() {
-    guard !transactions.hasUncommitted, transactions.failure == nil else { return }
-    do throws(StoreError) { try markProgress() } catch {
-      transactions.tell("the end of the journal is not marked beside the database, until the hour's mark: \(error)")
-    }
+    // Another alert says that it is an older copy, which nobody has put there by this program.
+    if let loss, replaced != nil || provenance.putBack == nil { try keepForAlert(loss) }
   }
 
   /// A server has events with this gateway's numbers that are not here: a new epoch begins. `last`: its last one;

@@ -32,6 +32,7 @@ final class AlertWriter {
   private var dropped = 0
   private var lastNumber: UInt64 = 0
   private var writing: LoopTask?
+  private var afterWriting: [() -> Void] = []
   private(set) var isBegun = false
   /// The battery's last voltage, for the events of its alerts.
   var millivolts: UInt16?
@@ -56,7 +57,7 @@ final class AlertWriter {
   /// Another database has replaced a damaged one.
   func beginAnew() {
     board = AlertBoard(board.settings)
-    waiting = []
+    (waiting, afterWriting) = ([], [])
   }
 
   /// Restores open alerts, and remembers recent ones, so that a restart does not begin them anew.
@@ -163,7 +164,19 @@ final class AlertWriter {
       dropped = 0
     }
     changes.note()
-    if !waiting.isEmpty { await writeAll() }
+    if waiting.isEmpty { allIsWritten() } else { await writeAll() }
+  }
+
+  /// `work` is done when the alerts of now are on disk.
+  func whenWritten(_ work: @escaping () -> Void) {
+    afterWriting.append(work)
+    if waiting.isEmpty { allIsWritten() }
+  }
+
+  private func allIsWritten() {
+    let works = afterWriting
+    afterWriting = []
+    for work in works { work() }
   }
 
   private static func write(_ one: Waiting, _ elapsed: Int64, to store: Store) throws(SQLiteError) {

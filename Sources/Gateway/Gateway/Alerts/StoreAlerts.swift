@@ -35,6 +35,16 @@ extension GatewayAlerts {
     tellIncident(AlertSubject(.storeLost, cause.rawValue), text)
   }
 
+  /// Losses that were found as the database was opened, also by a restoration, which has no alerts.
+  func tellLosses() {
+    guard let losses = store.ifReadable({ try store.lossesForAlerts() }), !losses.isEmpty else { return }
+    for (cause, words) in losses { storeIsLost(words, cause) }
+    // Not before the alerts are on disk: told twice, they have the same words.
+    writer.whenWritten { [store] in
+      store.post("losses that have alerts") { store throws(SQLiteError) in try store.forgetLossesForAlerts() }
+    }
+  }
+
   private static let file = "file"
 
   func readStore() {

@@ -69,7 +69,9 @@ extension Daemon {
     let store = try Store(configuration.store, clocks: clocks, replaced: replaced)
     // Otherwise opening it has renewed the epoch, and its first event reports the loss.
     if store.provenance.loss == nil {
-      try store.renewEpoch(telling: lacksLogged ? store.lossOfBackup(log: damagedLog) : nil)
+      let loss = lacksLogged ? store.lossOfBackup(log: damagedLog) : nil
+      try store.renewEpoch(telling: loss)
+      if let loss { try store.keepForAlert(loss) }
     }
     return "epoch \(store.epoch), \(store.lastSeq) events"
   }
