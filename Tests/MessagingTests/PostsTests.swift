@@ -78,6 +78,28 @@ import Testing
     #expect(try bench.state("p").attempts.accepted == 1, "it may have been transmitted")
   }
 
+  @Test func `what a room has had, and may have had, is known after a restart and when its radio is back`() throws {
+    let bench = try Bench(on: InventedMachine())
+    try join(bench)
+    let ahead = try #require(bench.synchronizer.radioTime) + 50_000
+    bench.messenger.roomWasAsked(room.key, at: ahead)
+    #expect(bench.messenger.timePast(room.key) == ahead + 1)
+    bench.messenger.roomMayHave(room.key, at: ahead + 7, isLogin: true)
+    try bench.run("it is on disk") { try bench.store.roomTimes() == bench.messenger.rooms }
+    let next = try Messenger(
+      store: bench.store, synchronizer: bench.synchronizer, settings: Messenger.Settings(), on: bench.loop,
+      log: Log(level: .error, sink: { _, _ in }))
+    #expect(next.rooms == bench.messenger.rooms && next.rooms[room.key]?.doubt?.firstLogin == ahead + 7)
+    #expect(next.timePast(room.key) == ahead + 2)
+    let mine = try #require(bench.store.radioKey)
+    bench.swap(to: bench.other)
+    try bench.run("the other radio") { bench.store.radioKey != mine && bench.synchronizer.isServing }
+    #expect(bench.messenger.rooms.isEmpty)
+    bench.swap(to: bench.own)
+    try bench.run("the first radio") { bench.store.radioKey == mine && bench.synchronizer.isServing }
+    #expect(bench.messenger.timePast(room.key) == ahead + 3)
+  }
+
   @Test func `a post ends when the room has taken a newer one of a program that shares the radio`() throws {
     let bench = try Bench(on: InventedMachine())
     try join(bench)

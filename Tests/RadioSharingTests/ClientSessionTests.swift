@@ -110,13 +110,13 @@ import Timing
     bench.synchronizer.refresh(key)
     try bench.run("the room to be known") { try bench.store.contact(key) != nil }
     for (number, password) in (["", "hello"] as [Text]).enumerated() {
-      #expect(bench.messenger.roomTimes[key] == nil, "a login without a password changes nothing there")
+      #expect(bench.messenger.rooms[key]?.known == nil, "a login without a password changes nothing there")
       client.send(Command.sendLogin(key, password: password).encode())
-      #expect(try client.frames(2 * number + 1).last?.first == 6 && bench.messenger.roomTimes[key] == nil)
+      #expect(try client.frames(2 * number + 1).last?.first == 6 && bench.messenger.rooms[key]?.known == nil)
       bench.radio.radio.push(answer)
       #expect(try client.frames(2 * number + 2).last == answer.encode())
     }
-    #expect(bench.messenger.roomTimes[key].map { $0 >= 1_795_000_000 } == true)
+    #expect(bench.messenger.rooms[key]?.known.map { $0 >= 1_795_000_000 } == true)
   }
 
   private static func text(_ words: Text, slot: UInt8 = 0) -> [UInt8] {

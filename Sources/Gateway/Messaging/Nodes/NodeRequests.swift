@@ -311,7 +311,7 @@ public final class NodeRequests {
       var known: UInt32 = 0
       // Without a password, a room answers the login of one whom it knows, also if it is older.
       if case .login(let password) = asked.question, password.bytes.isEmpty {
-        known = messenger.roomTimes[asked.contact.key] ?? 0
+        known = messenger.rooms[asked.contact.key]?.known ?? 0
       }
       messenger.roomWasAsked(asked.contact.key, at: max(lastTime, known))
     }

@@ -104,7 +104,7 @@ public final class RoomKeeping {
   func radioReplaced() {
     linkDown()
     (keptAt, clocks) = ([:], [:])
-    (messenger.forgettings, messenger.roomDoubts) = ([:], [:])
+    messenger.forgettings = [:]
   }
 
   /// A room, or a password, has come or gone.
@@ -264,7 +264,7 @@ public final class RoomKeeping {
     // People wait for a room's posts.
     try await messenger.untilCalm(.relayed, since: loop.now)
     guard room.needsLogin || room.isPostUnanswered else { return }
-    let (before, doubt) = (keptAt[key], messenger.roomDoubts[key])
+    let (before, doubt) = (keptAt[key], messenger.rooms[key]?.doubt)
     // The room's answer brings a new round of the post, which must not go before all is known.
     let hasPost = messenger.session.hasTransmitted(to: key)
     if hasPost { messenger.doubted.insert(key) }
@@ -317,10 +317,10 @@ public final class RoomKeeping {
   /// If the room was started anew after it knew us last, and before a post came, then it has ignored the post, which may go with a new time. Admins are
   /// known after a start, too. `doubt`: from a login on whose answer was lost, the room may have known us, and have taken later posts.
   private func askWhetherStarted(
-    _ stored: StoredContact, knownAt before: MonotonicTime, _ doubt: Messenger.RoomDoubt?
+    _ stored: StoredContact, knownAt before: MonotonicTime, _ doubt: RoomTimes.Doubt?
   ) async throws(CancellationError) {
     let key = stored.contact.key
-    guard let login = messenger.roomTimes[key] else { return }
+    guard let login = messenger.rooms[key]?.known else { return }
     let asked = loop.now
     let answer = try await result { () async throws(Refusal) in
       try await service.askOnce(.status, stored.contact, .relayed)

@@ -64,12 +64,8 @@ public final class Messenger {
   /// Rings at the machine's next deadline, or at the next expiry of a held message.
   private let alarm = Alarm()
   var isReady = false
-  /// The time of the last login, request or post that each room has had, of those that are not under way here.
-  var roomTimes: [PublicKey: UInt32] = [:]
-  /// The last times of posts to rooms that have had something newer than the radio's clock.
-  var postsAhead: [PublicKey: UInt32] = [:]
-  /// What each room may have had since, without its answer having come.
-  var roomDoubts: [PublicKey: RoomDoubt] = [:]
+  /// What each room has had from us, and may have had.
+  var rooms: [PublicKey: RoomTimes] = [:]
   /// Called when a round of a post to the room was not acknowledged.
   var postWasUnanswered: (PublicKey) -> Void = { _ in }
   /// Rooms that are asked whether they were started anew: their posts wait for the answer.
@@ -115,6 +111,7 @@ public final class Messenger {
     let uses = try Self.readAirtime(store, synchronizer.now, loop.now)
     session = DeliverySession(settings.delivery, uses: uses, seed: UInt64.random(in: .min ... .max))
     recallChannel()
+    recallRooms()
     try resume()
   }
 
@@ -134,6 +131,7 @@ public final class Messenger {
     heardAirtime.forget()
     impatientBefore = 0
     keep(uses)
+    if !rooms.isEmpty { keepRooms() }
     try resume()
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 import Companion
+import SQLite
 import Store
 
 /// A room ignores a post whose time is older than that of anything that it has had from us since.
@@ -13,25 +14,18 @@ extension Messenger {
     var login: UInt32
   }
 
-  /// Questions that a room may have had although no answer came: its answer may be lost. Their times are of the radio's clock.
-  struct RoomDoubt {
-    /// Of the last one. If the room has had it, it ignores posts up to this time.
-    var last: UInt32
-    /// Of the first login: the room may know us from then on.
-    var firstLogin: UInt32?
-  }
-
   /// Whether the room ignores the post with this time, because it has had something newer from us since.
   func isTooOld(_ time: UInt32?, _ message: OutgoingMessage) -> Bool {
     guard message.kind == .room, let time, let room = message.recipient else { return false }
-    return roomTimes[room].map { time <= $0 } ?? false
+    return rooms[room]?.known.map { time <= $0 } ?? false
   }
 
   /// A time that is newer than all that the room has had from us: the clock of a program that shares the radio may be ahead of the radio's.
   func timePast(_ room: PublicKey) -> UInt32? {
-    guard let known = roomTimes[room] else { return nil }
-    let time = max(known, postsAhead[room] ?? 0) &+ 1
-    postsAhead[room] = time
+    guard let times = rooms[room], let known = times.known else { return nil }
+    let time = max(known, times.ahead ?? 0) &+ 1
+    rooms[room]?.ahead = time
+    keepRooms()
     return time
   }
 
@@ -45,22 +39,37 @@ extension Messenger {
 
   /// A room has answered a login or a request with this time of the radio's clock, or has taken a post with it.
   func roomWasAsked(_ room: PublicKey, at time: UInt32) {
-    if roomTimes.count >= Self.mostRooms { (roomTimes, postsAhead) = ([:], [:]) }
-    (roomTimes[room], postsAhead[room]) = (time, nil)
-    if let doubt = roomDoubts[room], doubt.last <= time { roomDoubts[room] = nil }
+    change(room) { times in
+      (times.known, times.ahead) = (time, nil)
+      if let doubt = times.doubt, doubt.last <= time { times.doubt = nil }
+    }
   }
 
   /// A question with this time of the radio's clock is on its way to a room, whose answer may get lost.
   func roomMayHave(_ room: PublicKey, at time: UInt32, isLogin: Bool) {
-    if roomDoubts.count >= Self.mostRooms { roomDoubts.removeAll() }
-    let before = roomDoubts[room]
-    roomDoubts[room] = RoomDoubt(
-      last: max(before?.last ?? 0, time), firstLogin: before?.firstLogin ?? (isLogin ? time : nil))
+    change(room) { times in
+      times.doubt = RoomTimes.Doubt(
+        last: max(times.doubt?.last ?? 0, time), firstLogin: times.doubt?.firstLogin ?? (isLogin ? time : nil))
+    }
   }
+
+  private func change(_ room: PublicKey, _ change: (inout RoomTimes) -> Void) {
+    if rooms[room] == nil, rooms.count >= Store.maxRoomTimes { rooms = [:] }
+    change(&rooms[room, default: RoomTimes()])
+    keepRooms()
+  }
+
+  /// A room compares with what it had before a restart, too.
+  func keepRooms() {
+    store.post(when: .soon, "what rooms have had") { [rooms] store throws(SQLiteError) in try store.keep(rooms) }
+  }
+
+  /// Reads what the attached radio's rooms have had before.
+  func recallRooms() { rooms = store.ifReadable { try store.roomTimes() } ?? [:] }
 
   /// Whether the room may ignore a post that is under way, because a question that it has not answered may have reached it.
   func mayIgnorePost(in room: PublicKey) -> Bool {
-    guard let doubt = roomDoubts[room] else { return false }
+    guard let doubt = rooms[room]?.doubt else { return false }
     return session.transmitted(to: room).contains { row($0)?.senderTime.map { $0 <= doubt.last } ?? false }
   }
 
@@ -71,8 +80,6 @@ extension Messenger {
     else { return }
     roomWasAsked(room, at: time)
   }
-
-  private static let mostRooms = 64
 
   /// False: the room of a post is being asked whether it was started anew. The post tries again later, because others wait while it is in hand.
   func isRoomSure(_ id: Int64) -> Bool {

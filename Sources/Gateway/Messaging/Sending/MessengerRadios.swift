@@ -17,6 +17,8 @@ extension Messenger {
     echoes = ChannelEchoes()
     resuming?.cancel()
     resuming = nil
+    // Rooms have had nothing of this one's key from another radio.
+    recallRooms()
     if !takeUp() { resuming = loop.begin { await self.takeUpLater() } }
   }
 
