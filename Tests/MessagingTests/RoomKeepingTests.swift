@@ -23,6 +23,7 @@ import Timing
     let room: Contact
     /// What the radio was told to send to the room.
     var logins: [Text] = []
+    var loginMoments: [MonotonicTime] = []
     /// By the radio's clock.
     var loginTimes: [UInt32] = []
     var signs: [MonotonicTime] = []
@@ -75,6 +76,7 @@ import Timing
       switch command {
       case .sendLogin(room.key, let password):
         logins.append(password)
+        loginMoments.append(bench.loop.now)
         loginTimes.append(bench.synchronizer.radioTime ?? 0)
         guard answersLogin(password) else { return }
         push(
@@ -313,6 +315,26 @@ import Timing
     try fixture.bench.run("a login in vain") { fixture.logins.count == 3 }
     try fixture.pass(.seconds(300))
     #expect(fixture.logins == ["hello", "", "hello"])
+  }
+
+  @Test func `a post that waits after a login without an answer gets one more before the pause is over`() throws {
+    for isWell in [true, false] {
+      let fixture = try Fixture()
+      fixture.answersLogin = { _ in false }
+      try fixture.logInFirst()
+      try fixture.bench.run("its failure") { fixture.bench.messenger.rooms[fixture.room.key]?.doubt != nil }
+      try fixture.pass(.seconds(60))
+      fixture.answersLogin = { isWell && $0 == "hello" }
+      try fixture.post()
+      try fixture.bench.run("an early login") { fixture.logins.count == 3 }
+      #expect(fixture.bench.loop.now - fixture.loginMoments[0] < .seconds(300), "the pause is of 600 seconds")
+      try fixture.pass(.seconds(150))
+      #expect(fixture.logins == ["hello", "", "hello"])
+      guard !isWell else { continue }
+      try fixture.bench.run("the next one") { fixture.logins.count > 3 }
+      let pause = fixture.loginMoments[3] - fixture.loginMoments[0]
+      #expect(pause > .seconds(590) && pause < .seconds(700), "as without the early one: \(pause)")
+    }
   }
 
   @Test func `a login right after a post waits until the radio's clock is past the time of the post`() throws {

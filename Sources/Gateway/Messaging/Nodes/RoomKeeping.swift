@@ -25,6 +25,8 @@ public final class RoomKeeping {
     var tried: MonotonicTime?
     /// Logins in a row that failed.
     var failures = 0
+    /// A post that waits may have a login before the pause after a failed one is over.
+    var mayHurry = false
     /// How often a login or a sign of life has waited for a post.
     var waits = 0
   }
@@ -213,8 +215,15 @@ public final class RoomKeeping {
       // A post may have come meanwhile.
       return room.needsLogin || room.isPostUnanswered ? loop.now : room.nextSign
     }
-    if let next = nextLogin(room), next > loop.now { return next }
+    let next = nextLogin(room)
+    let isEarly = next.map { $0 > loop.now } ?? false
+    // The answer may be lost, or the room have been out of reach for a moment: once in each pause, it is worth the air time.
+    if isEarly, !(room.isPostUnanswered && room.mayHurry && room.failures > 0) { return next }
+    room.mayHurry = !isEarly && !room.isPostUnanswered
+    let pause = (room.tried, room.failures)
     try await logIn(to: stored, room)
+    // The pause is as long as without it.
+    if isEarly, room.failures > pause.1 { (room.tried, room.failures) = pause }
     return room.needsLogin || room.isPostUnanswered ? nextLogin(room) ?? loop.now + Self.loginPause : room.nextSign
   }
 
