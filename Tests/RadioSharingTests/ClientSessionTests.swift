@@ -119,6 +119,23 @@ import Timing
     #expect(bench.messenger.rooms[key]?.known.map { $0 >= 1_795_000_000 } == true)
   }
 
+  @Test func `a client's login may have reached a room until that has answered`() throws {
+    let bench = try Bench()
+    let client = try bench.client()
+    let key = try #require(PublicKey(bytes: Array(repeating: 0x52, count: 32)))
+    bench.radio.radio.received(Command.addUpdateContact(Contact(key: key, type: .room, name: "Lobby")).encode())
+    bench.synchronizer.refresh(key)
+    try bench.run("the room to be known") { try bench.store.contact(key) != nil }
+    client.send(Command.sendLogin(key, password: "hello").encode())
+    #expect(try client.frames(1).last?.first == 6)
+    let doubt = try #require(bench.messenger.rooms[key]?.doubt)
+    #expect(doubt.firstLogin == doubt.last && doubt.last >= 1_795_000_000)
+    bench.radio.radio.push(
+      .loginSuccess(LoginSuccess(permissions: 0, prefix: key.prefix, serverTime: 1, acl: 2)))
+    try bench.run("the answer") { bench.messenger.rooms[key]?.known != nil }
+    #expect(bench.messenger.rooms[key]?.doubt == nil)
+  }
+
   private static func text(_ words: Text, slot: UInt8 = 0) -> [UInt8] {
     Command.sendChannelText(type: .plain, slot: slot, time: 1_795_000_100, text: words).encode()
   }

@@ -280,7 +280,7 @@ public final class NodeRequests {
     case .failed(.linkLost) where handed.answer?.wasSent == false: messenger.giveBack(airtime, for: purpose)
     default: break
     }
-    noteDoubt(asked, outcome)
+    noteDoubt(asked)
     switch outcome {
     case .replied(.sent(let reply)): sent = reply
     case .failed(.notSent) where connection.isScopeStuck: return .failure(.radio(RadioConnection.stuckScope))
@@ -319,13 +319,8 @@ public final class NodeRequests {
   }
 
   /// A room that gets the question may take no older post from then on, also if its answer is lost.
-  private func noteDoubt(_ asked: Asked, _ outcome: RadioSession.Outcome) {
-    guard asked.contact.type == .room else { return }
-    switch outcome {
-    case .replied(.sent), .failed(.timedOut): break
-    case .failed(.linkLost) where asked.handed?.answer?.wasSent != false: break
-    default: return
-    }
+  private func noteDoubt(_ asked: Asked) {
+    guard asked.contact.type == .room, asked.handed?.answer?.mayBeOnAir ?? true else { return }
     let key = asked.contact.key
     switch asked.question {
     case .login: messenger.roomMayHave(key, at: lastTime, isLogin: true)

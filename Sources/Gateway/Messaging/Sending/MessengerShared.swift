@@ -50,9 +50,18 @@ extension Messenger {
 
   /// A node has answered a login or a request of a program. `time`: the radio's, when it sent that.
   public func sharedWasAnswered(by node: PublicKey, at time: UInt32) {
-    // If the store cannot be read, posts wait for their rounds.
-    guard let known = store.ifReadable({ try store.contact(node) }), known.contact.type == .room else { return }
-    roomWasAsked(node, at: time)
+    if isRoom(node) { roomWasAsked(node, at: time) }
+  }
+
+  /// A login or a request of a program is on its way to a node, whose answer may get lost. `time`: the radio's.
+  public func sharedMayHave(_ node: PublicKey, at time: UInt32, isLogin: Bool) {
+    guard isRoom(node) else { return }
+    roomMayHave(node, at: time, isLogin: isLogin)
+  }
+
+  /// If the store cannot be read, posts wait for their rounds.
+  private func isRoom(_ node: PublicKey) -> Bool {
+    store.ifReadable { try store.contact(node) }?.contact.type == .room
   }
 
   /// Within a `write`: changes the row of that message.

@@ -64,6 +64,10 @@ extension ClientSession {
     let said = try await ask(command, frame, reserved: reserved) { [gateway] answer in
       question.said(answer.outcome)
       guard let node = gateway.keepsTime(of: command), let time = gateway.synchronizer.radioTime else { return }
+      if answer.mayBeOnAir {
+        let isLogin = if case .sendLogin = command { true } else { false }
+        gateway.messenger.sharedMayHave(node, at: time, isLogin: isLogin)
+      }
       question.wasAnswered = { gateway.messenger.sharedWasAnswered(by: node, at: time) }
     }
     if !question.isTaken || !turns.keep(question) { question.leave() }

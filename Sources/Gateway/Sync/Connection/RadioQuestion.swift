@@ -11,6 +11,15 @@ public struct RadioAnswer: Sendable {
   /// False: the link was lost while the command waited, and the radio never got it.
   public let wasSent: Bool
 
+  /// For a question to another node: whether the radio may have sent it.
+  public var mayBeOnAir: Bool {
+    switch outcome {
+    case .replied(.sent), .failed(.timedOut): true
+    case .failed(.linkLost): wasSent
+    default: false
+    }
+  }
+
   init(outcome: RadioSession.Outcome, frame: [UInt8], wasSent: Bool = true) {
     (self.outcome, self.frame, self.wasSent) = (outcome, frame, wasSent)
   }
