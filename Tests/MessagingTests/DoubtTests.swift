@@ -16,14 +16,14 @@ import Transport
     Channel(slot: 1, name: name, secret: .init(bytes: Array(repeating: byte, count: 16))!)
   }
 
-  /// Does this work; the radio's confirmation of the first such command is lost.
+  /// Does this work; the radio's confirmation of the first such command is lost, and it does not get the question for the slot.
   private func withoutConfirmation<Value>(
     _ bench: Bench, _ isAsked: @escaping (Command) -> Bool, _ work: @escaping () async throws(Refusal) -> Value
   ) throws {
-    var (waits, isLost) = (false, false)
+    var (waits, isLost, isOver) = (false, false, false)
     bench.swallow { command in
       waits = waits || isAsked(command)
-      return false
+      return waits && !isOver && command == .getChannel(slot: 1)
     }
     bench.lose { frame in
       guard waits, !isLost, frame == Reply.ok.encode() else { return false }
@@ -31,6 +31,7 @@ import Transport
       return true
     }
     let refusal = try bench.refusal(of: work)
+    isOver = true
     if case .silence = refusal { return }
     Issue.record("\(String(describing: refusal))")
   }
@@ -80,6 +81,36 @@ import Transport
     #expect(try bench.store.channel(slot: 1)?.name == "#secret" && !bench.synchronizer.doubts(1))
   }
 
+  @Test(arguments: [true, false])
+  func `a channel that the radio did not confirm is there or not after one question, and can be sent to`(
+    _ isTaken: Bool
+  ) throws {
+    let bench = try Bench(on: InventedMachine())
+    let table = RadioTable(bench.synchronizer, store: bench.store)
+    var isLost = false
+    if isTaken {
+      bench.lose { frame in
+        guard !isLost, frame == Reply.ok.encode() else { return false }
+        isLost = true
+        return true
+      }
+    } else {
+      bench.swallow { if case .setChannel = $0 { true } else { false } }
+    }
+    let refusal = try bench.refusal { () async throws(Refusal) in
+      _ = try await table.add(name: "#trees", secret: .hashtag("#trees"))
+    }
+    let send = SendRequest(to: "#trees", text: "to the trees", key: "k")
+    guard isTaken else {
+      #expect(refusal == .radio("the radio has not done it: try again"))
+      #expect(throws: Refusal.self) { try bench.send(send).get() }
+      return
+    }
+    #expect(refusal == nil && isLost)
+    _ = try bench.send(send).get()
+    try bench.run("it goes out") { try bench.state("k").state == .sent }
+  }
+
   /// `restarts`: the program begins again before the slot is read.
   @Test(arguments: [(true, false), (false, false), (true, true), (false, true)])
   func `the region of a channel that the radio did not confirm counts if the radio has taken it, else the former one`(
@@ -95,7 +126,7 @@ import Transport
     if isTaken {
       try withoutConfirmation(bench, isAsked, put)
     } else {
-      bench.swallow(isAsked)
+      bench.swallow { isAsked($0) || $0 == .getChannel(slot: 1) }
       let refusal = try bench.refusal(of: put)
       guard case .silence? = refusal else {
         Issue.record("\(String(describing: refusal))")

@@ -231,11 +231,24 @@ public final class RadioTable {
     }
   }
 
-  /// Puts a channel into its slot, whatever was there. If the radio does not say whether it did, nothing is sent to the slot until it is read again.
+  /// Puts a channel into its slot, whatever was there. If the radio does not say whether it did, its slot is asked for; without an answer to that, nothing
+  /// is sent to the slot until it is read again.
   public func put(_ channel: Channel) async throws(Refusal) {
     await synchronizer.willPut(channel, within: Self.longestRead)
-    _ = try await ask(.setChannel(channel))
+    do throws(Refusal) {
+      _ = try await ask(.setChannel(channel))
+    } catch {
+      guard case .silence = error, let present = await self.channel(in: channel.slot) else { throw error }
+      guard present == channel else { throw .radio("the radio has not done it: try again") }
+    }
     do throws(StoreError) { try await synchronizer.changed(channel) } catch { throw .store(error) }
+  }
+
+  /// What the radio has in a slot; `nil`: it does not say.
+  private func channel(in slot: UInt8) async -> Channel? {
+    // `try?`: without an answer, the slot stays in doubt.
+    guard case .channelInfo(let channel)? = try? await ask(.getChannel(slot: slot)) else { return nil }
+    return channel
   }
 
   private static let longestRead: Duration = .seconds(10)
