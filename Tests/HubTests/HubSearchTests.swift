@@ -3,6 +3,7 @@
 import JSON
 import TestSupport
 import Testing
+import Timing
 
 @testable import Hub
 
@@ -155,5 +156,38 @@ import Testing
     #expect(try find("de", channel: Self.channels[0]) == [1_048_583])
     #expect(try find("something else").isEmpty)
     #expect(SearchBlock.slots(words: try SearchTerms("ab c")?.words ?? [], channel: nil).isEmpty)
+  }
+
+  @Test func `strangers' long texts cost 700 bytes a message in the index, and each is found in its slots`() throws {
+    var random = SeededRandom(seed: 39)
+    var block = SearchBlock()
+    var texts: [String] = []
+    for place in 0..<900 as Range<Int64> {
+      let letters = (0..<2000).map { _ in UInt8.random(in: 0x61...0x7A, using: &random) }
+      texts.append(String(decoding: letters, as: UTF8.self))
+      block.add(place, channel: nil, body: "{\"text\":\"\(texts.last ?? "")\"}")
+    }
+    let rows = Dictionary(uniqueKeysWithValues: block.rows.map { ($0.slot, $0.places) })
+    #expect(rows.values.reduce(0) { $0 + $1.utf8.count } < texts.count * 700)
+    for (place, text) in texts.enumerated().filter({ $0.offset % 50 == 0 || $0.offset == 899 }) {
+      let slots = SearchBlock.slots(words: [Array(text.utf8.prefix(30))], channel: nil)
+      var found = SearchBlock.Places(rows[slots[0]] ?? "")
+      for slot in slots { found.formIntersection(SearchBlock.Places(rows[slot] ?? "")) }
+      let positions = found.positions(of: block.positions)
+      #expect(positions.contains(Int64(place)) && positions.count < 100, "\(place): \(positions.count)")
+    }
+  }
+
+  @Test func `a slot's messages are the same as a list and as bits`() throws {
+    for step in [1, 2, 3, 7, 63, 64, 65, 500, 4095] {
+      var block = SearchBlock()
+      for place in 0..<SearchBlock.mostMessages {
+        block.add(Int64(place) + 1, channel: place.isMultiple(of: step) ? "c" : nil, body: "")
+      }
+      let rows = block.rows
+      #expect(rows.count == 1 && rows[0].places.utf8.count <= 684)
+      let told = SearchBlock.Places(rows[0].places).positions(of: block.positions)
+      #expect(told == stride(from: 1, through: 4096, by: step).map { Int64($0) }, "\(step)")
+    }
   }
 }

@@ -7,6 +7,8 @@ import JSON
 /// Every three successive bytes of a message's folded texts, and its channel, have a slot. A message that has a word is in the slots of all parts of
 /// it; others may be as well, because parts share slots. So the slots tell which messages to look at. When the folding or the slots change, a step of
 /// the schema has to empty the tables of blocks.
+///
+/// A slot's messages are a list, or bits where the list would be longer: so a block has less than 3 MiB, whatever strangers say, 0.7 KiB a message.
 struct SearchBlock: Sendable {
   /// Two characters name one of as many messages.
   static let mostMessages = 4096
@@ -32,7 +34,7 @@ struct SearchBlock: Sendable {
   /// The slots with messages, and their messages as text.
   var rows: [(slot: Int64, places: String)] {
     places.indices.filter { !places[$0].isEmpty }.map { slot in
-      (slot: Int64(slot), places: String(decoding: places[slot].flatMap(Self.characters), as: UTF8.self))
+      (slot: Int64(slot), places: Self.text(places[slot]))
     }
   }
 
@@ -81,6 +83,20 @@ struct SearchBlock: Sendable {
   // MARK: Places
 
   private static let zero = UInt8(ascii: "0")
+  /// Begins a text of bits: no list has it.
+  private static let mark = UInt8(ascii: ".")
+  /// Messages of a character of bits.
+  private static let inOne = 6
+
+  private static func text(_ places: [UInt16]) -> String {
+    let length = (Int(places.last ?? 0) + inOne) / inOne
+    guard 1 + length < places.count * 2 else {
+      return String(decoding: places.flatMap(characters), as: UTF8.self)
+    }
+    var bits = Array(repeating: zero, count: length)
+    for place in places { bits[Int(place) / inOne] += 1 << UInt8(Int(place) % inOne) }
+    return String(decoding: [mark] + bits, as: UTF8.self)
+  }
 
   private static func characters(_ place: UInt16) -> [UInt8] {
     [zero + UInt8(place >> 6), zero + UInt8(place & 63)]
@@ -92,6 +108,10 @@ struct SearchBlock: Sendable {
 
     init(_ text: String) {
       words = Array(repeating: 0, count: SearchBlock.mostMessages / 64)
+      guard text.utf8.first != SearchBlock.mark else {
+        readBits(text.utf8.dropFirst())
+        return
+      }
       var upper: UInt8?
       for character in text.utf8 {
         guard let word = upper else {
@@ -100,6 +120,16 @@ struct SearchBlock: Sendable {
         }
         words[Int(word)] |= 1 << UInt64((character &- SearchBlock.zero) & 63)
         upper = nil
+      }
+    }
+
+    private mutating func readBits(_ text: String.UTF8View.SubSequence) {
+      for (index, character) in text.prefix(SearchBlock.mostMessages / inOne + 1).enumerated() {
+        let bits = (character &- SearchBlock.zero) & 63
+        for bit in 0..<inOne where bits & (1 << UInt8(bit)) != 0 {
+          let place = index * inOne + bit
+          if place < SearchBlock.mostMessages { words[place / 64] |= 1 << UInt64(place % 64) }
+        }
       }
     }
 
