@@ -183,6 +183,29 @@ import Testing
     #expect(try await positions() == [5, 6])
   }
 
+  @Test func `reports whose message is gone are counted and deleted a few at a time, and others stay`() async throws {
+    let stores = try HubStores(location: scratch.location("hub.db"))
+    let store = stores.writer
+    try await take(store, "g", .messages, (1...3).map { Self.event($0, "message", days: 0) })
+    // As a purge on a server left them, when a batch added a report meanwhile.
+    for gateway in ["g", "h"] {
+      _ = try await store.number(
+        """
+        WITH RECURSIVE n(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n WHERE i < 699)
+        INSERT INTO heard(message, gateway, at, body) SELECT i, '\(gateway)', 1, '{}' FROM n RETURNING message
+        """)
+    }
+    let lonely = "SELECT count(*) FROM heard WHERE message NOT IN (SELECT position FROM messages)"
+    #expect(try await store.number(lonely) == 1200)
+    let plan = PurgePlan(age: { _ in nil }, messages: 365 * Self.day)
+    #expect(try await purge(store, plan, deletes: false).tables == [.reports: 1200])
+    await RetentionService(stores: stores, retention: Retention(), leastRest: .zero).forgetLonelyReports()
+    #expect(try await store.number(lonely) == 0)
+    #expect(try await store.number("SELECT count(*) FROM heard") == 3)
+    #expect(stores.metrics.now.purged == [.reports: 1200])
+    #expect(try await purge(store, plan).isEmpty)
+  }
+
   @Test func `contacts and commands are deleted only on request, and waiting commands never`() async throws {
     let store = try HubStore(location: scratch.location("hub.db"))
     try await take(store, "g", .nodes, [Self.event(1, "advert", days: 100), Self.event(2, "advert", days: 1)])

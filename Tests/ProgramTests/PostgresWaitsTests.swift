@@ -66,6 +66,36 @@ extension WholeProgramTests {
       #expect(left.first?["heard"]?.array?.map { $0["gateway"]?.string } == ["stay"], "\(left)")
     }
 
+    @Test func `a purge leaves no report alone that a batch is just adding`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      let file = try start(rig, server)
+      report(rig, "g")
+      report(rig, "h", #"{"kind":"channel","channel":"0011223344556677","sender_time":8,"text":"newest"}"#)
+      try server.execute("UPDATE messages SET at = 1600000000000 WHERE body LIKE '%hello%'")
+      // What a batch of a gateway does, until its end some seconds later.
+      let batch = try server.session(
+        """
+        BEGIN; INSERT INTO messages(position, identity, at, body)
+        SELECT 1, identity, at, body FROM messages WHERE body LIKE '%hello%' ON CONFLICT(identity) DO NOTHING;
+        INSERT INTO heard(message, gateway, at, body)
+        SELECT position, 'late', 1, '{"gateway":"late"}' FROM messages WHERE body LIKE '%hello%';
+        SELECT pg_sleep(4); COMMIT
+        """)
+      try untilTrue("the batch") {
+        try server.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1"
+      }
+      let purge = try Program.own(
+        "meshpost-hub",
+        ["purge", "--config", file, "--messages", "--older-than", "1y", "--trust-clock", "--more-than-half"])
+      #expect(try purge.ended() == 0, "\(purge.lines)")
+      #expect(try batch.ended() == 0)
+      #expect(purge.lines.last == "deleted 1 messages", "\(purge.lines)")
+      let alone = "SELECT count(*) FROM heard WHERE message NOT IN (SELECT position FROM messages)"
+      #expect(try server.value(alone) == "0")
+      #expect(try server.value("SELECT count(*) FROM heard") == "1")
+    }
+
     @Test func `a forgotten transaction that hides what comes is an alert that names it`() throws {
       let rig = try Rig()
       let server = try PostgresServer()

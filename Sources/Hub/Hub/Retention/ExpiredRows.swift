@@ -145,13 +145,53 @@ extension HubStore {
     guard !ids.isEmpty else { return }
     let rows: KeyValuePairs<String, any HubColumn> = ["id": ids]
     let calls =
-      table == .messages
-      ? [
-        // In the order of batches and of a gateway's removal, so that none waits for another in a ring.
-        HubCall("DELETE FROM messages WHERE position IN (SELECT v.id FROM @rows)", rows),
-        HubCall("DELETE FROM heard WHERE message IN (SELECT v.id FROM @rows)", rows),
-      ] : [HubCall("DELETE FROM events WHERE id IN (SELECT v.id FROM @rows)", rows)]
+      switch table {
+      case .messages:
+        // No batch adds a hearer meanwhile: it would not see that the message is going, and the report would stay alone.
+        database.stoppingMessages(Self.longestWait) + [
+          HubCall("DELETE FROM messages WHERE position IN (SELECT v.id FROM @rows)", rows),
+          HubCall("DELETE FROM heard WHERE message IN (SELECT v.id FROM @rows)", rows),
+        ]
+      case .reports:
+        [
+          HubCall(
+            """
+            DELETE FROM heard WHERE message IN (SELECT v.id FROM @rows)
+            AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.position = heard.message)
+            """, rows)
+        ]
+      default: [HubCall("DELETE FROM events WHERE id IN (SELECT v.id FROM @rows)", rows)]
+      }
     try database.write(calls)
+  }
+
+  /// Milliseconds that a step waits for the batches under way, since further batches wait behind it; and how often a step is tried.
+  static let (longestWait, mostAttempts) = (2000, 10)
+
+  /// Of the reports behind a message, those of the next messages that are gone, the number of these reports, and where the next step begins; `nil`:
+  /// there is nothing more. Purges of earlier versions left them on a server, when a batch added a report meanwhile.
+  func lonelyReports(
+    after: Int64, limit: Int
+  ) throws(HubDatabaseError) -> (messages: [Int64], reports: Int, next: Int64?) {
+    var (gone, last, count) = ([Int64](), after, 0)
+    try database.every(
+      """
+      SELECT h.message, CASE WHEN EXISTS (SELECT 1 FROM messages m WHERE m.position = h.message) THEN 0 ELSE 1 END
+      FROM (SELECT DISTINCT message FROM heard WHERE message > ?1 ORDER BY message LIMIT ?2) h ORDER BY h.message
+      """, [after, limit]
+    ) { row in
+      (last, count) = (row.integer(0), count + 1)
+      if row.integer(1) == 1 { gone.append(last) }
+    }
+    var reports = 0
+    if !gone.isEmpty {
+      try database.read([
+        HubCall("SELECT count(*) FROM @rows JOIN heard h ON h.message = v.id", ["id": gone]) {
+          reports += Int($0.integer(0))
+        }
+      ])
+    }
+    return (gone, reports, count == limit ? last : nil)
   }
 
   /// A page of keys, and the begin of the next page. A contact without a known time stays.

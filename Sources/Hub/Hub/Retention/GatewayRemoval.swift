@@ -73,9 +73,6 @@ extension HubStore {
   /// SQL: the identity of a message of which only the position is left. No report has it: an identity of a gateway's own has two slashes.
   static let identityOfEmptied = "'removed/' || CAST(position AS TEXT)"
 
-  /// Milliseconds that a step waits for the batches under way, since further batches wait behind it; and how often a step is tried.
-  private static let (longestWait, mostAttempts) = (2000, 10)
-
   /// A step, again if batches under way take long.
   private func removeHearer(
     _ gateway: String, after: Int64, _ paused: @Sendable (Duration) async throws -> Void

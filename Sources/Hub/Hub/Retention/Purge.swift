@@ -6,6 +6,8 @@ public enum PurgedTable: String, CaseIterable, Sendable {
   case events
   /// Messages, each once, with their hearers.
   case messages
+  /// Gateways' reports of messages that are gone.
+  case reports
   /// The newest state of each node.
   case contacts
   /// Commands that have ended.
@@ -91,21 +93,24 @@ public struct Purge: Sendable {
   private let latest: Int64
   private let deletes: Bool
   private let most: Int
+  private let looksForReports: Bool
   private let paused: @Sendable (Duration) async throws -> Void
 
-  /// `at`: time that has surely passed; `clock`: the machine's clock. `deletes`: `false` only counts. `most`: it stops soon after this many rows. It
-  /// calls `paused` between steps, with the duration of the last step; an error from there stops it.
+  /// `at`: time that has surely passed; `clock`: the machine's clock. `deletes`: `false` only counts. `most`: it stops soon after this many rows.
+  /// `looksForReports`: with messages also reports of messages that are gone, which goes through all reports. It calls `paused` between steps, with the
+  /// duration of the last step; an error from there stops it.
   public init(
     _ store: HubStore, _ plan: PurgePlan, at now: Int64, clock: Int64, deletes: Bool, most: Int = .max,
-    paused: @escaping @Sendable (Duration) async throws -> Void
+    looksForReports: Bool = true, paused: @escaping @Sendable (Duration) async throws -> Void
   ) {
     (self.store, self.plan, self.now, latest) = (store, plan, now, max(now, clock))
-    (self.deletes, self.most, self.paused) = (deletes, most, paused)
+    (self.deletes, self.most, self.looksForReports, self.paused) = (deletes, most, looksForReports, paused)
   }
 
   /// `told` gets the number of rows after each step that found any.
   public func run(_ told: @Sendable (PurgedTable, Int) -> Void = { _, _ in }) async throws -> Count {
     var count = Count()
+    if plan.messages != nil, looksForReports { try await lonelyReports(&count, told) }
     if let cutoff = cutoff(plan.messages, .messages) {
       try await steps(.messages, &count, told) { (after) in
         try await store.oldMessages(after: after, before: cutoff, latest: latest, limit: Self.step)
@@ -161,13 +166,46 @@ public struct Purge: Sendable {
     while count.rows < most {
       let old = try await timed {
         let found = try await find(last)
-        if deletes { try await store.delete(table, found.ids) }
+        if deletes { try await delete(table, found.ids) }
         return found
       }
       Self.add(old.ids.count, of: table, &count, told)
       if let dates = old.dates { count.dates = dates.upperBound.within(dates.lowerBound.within(count.dates)) }
       guard !old.isLast, let reached = old.ids.last else { return }
       last = reached
+    }
+  }
+
+  /// Again if batches under way take long.
+  private func delete(_ table: PurgedTable, _ ids: [Int64]) async throws {
+    for attempt in 1... {
+      let begun = ContinuousClock.now
+      do {
+        return try await store.delete(table, ids)
+      } catch {
+        guard error.cause == .heldLock, attempt < HubStore.mostAttempts else { throw error }
+      }
+      try await paused(.now - begun)
+    }
+  }
+
+  /// Deletes or counts the reports of messages that are gone, and nothing else.
+  func reports(_ told: (PurgedTable, Int) -> Void) async throws -> Count {
+    var count = Count()
+    try await lonelyReports(&count, told)
+    return count
+  }
+
+  private func lonelyReports(_ count: inout Count, _ told: (PurgedTable, Int) -> Void) async throws {
+    var next: Int64? = 0
+    while let last = next {
+      let page = try await timed {
+        let page = try await store.lonelyReports(after: last, limit: Self.step)
+        if deletes { try await store.delete(.reports, page.messages) }
+        return page
+      }
+      Self.add(page.reports, of: .reports, &count, told)
+      next = page.next
     }
   }
 

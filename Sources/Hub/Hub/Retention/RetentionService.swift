@@ -49,6 +49,7 @@ struct RetentionService: Sendable {
     }
     do {
       try await Task.sleep(for: .seconds(pause))
+      await forgetLonelyReports()
       while true {
         await logging { try await stores.maintenance.keepMark() }
         await hourly(at: HubClock.now)
@@ -88,6 +89,15 @@ struct RetentionService: Sendable {
       try await stores.maintenance.forgetHearers(of: access.tokenHolders, unseenSince: now - Self.lately)
     }
     for gateway in gone ?? [] { log(.info, "\(gateway) has no token any more: what others heard is not kept for it") }
+  }
+
+  /// Once after each start: purges of earlier versions left some.
+  func forgetLonelyReports() async {
+    let count = await logging {
+      try await purge(PurgePlan(age: { _ in nil }), at: 0, clock: 0, deletes: true)
+        .reports { [stores] table, rows in stores.metrics.purged(rows, of: table) }
+    }
+    if let count, !count.isEmpty { log(.info, "retention: deleted \(count.message) of messages that are gone") }
   }
 
   /// Deletes old rows once. `clock`: the machine's clock; `uptime`: milliseconds since its boot.
@@ -190,7 +200,9 @@ struct RetentionService: Sendable {
   private func purge(
     _ plan: PurgePlan, at now: Int64, clock: Int64, deletes: Bool, most: Int = .max
   ) -> Purge {
-    Purge(stores.maintenance, plan, at: now, clock: clock, deletes: deletes, most: most) { [stores, leastRest] took in
+    Purge(
+      stores.maintenance, plan, at: now, clock: clock, deletes: deletes, most: most, looksForReports: false
+    ) { [stores, leastRest] took in
       try await Task.sleep(for: max(took * Self.rest, leastRest))
       let begun = ContinuousClock.now
       while stores.ingest.admission.waiting.bytes > Self.busy, .now - begun < Self.longestWait {
