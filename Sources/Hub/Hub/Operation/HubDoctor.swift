@@ -186,7 +186,7 @@ extension HubStore {
 
   fileprivate func examineServer() throws(HubDatabaseError) -> [HubFinding] {
     var found = [try version()] + (try durability())
-    found += [try connections(), try oldestTransaction()] + (try bloat())
+    found += [try connections(), try oldestTransaction()] + (try preparedTransactions()) + (try bloat())
     if try setting("idle_in_transaction_session_timeout") == "0" {
       found.add(
         "transactions", .warning,
@@ -251,6 +251,24 @@ extension HubStore {
       "transactions", .warning,
       "one has been open for \(seconds) s (\(words)): joined messages behind it cannot be read",
       "End it where it comes from, or: `SELECT pg_terminate_backend(\(pid))`.")
+  }
+
+  /// A prepared transaction is in no activity of the server, outlives its restart, and ends by nobody but its owner.
+  private func preparedTransactions() throws(HubDatabaseError) -> [HubFinding] {
+    try database.rows(
+      """
+      SELECT gid, database, owner, extract(epoch FROM clock_timestamp() - prepared)::bigint FROM pg_prepared_xacts
+      WHERE prepared < clock_timestamp() - interval '5 s' ORDER BY prepared LIMIT 5
+      """
+    ) { row in
+      let quoted = Visible.excerpt(row.text(0)).replacing("'", with: "''")
+      return HubFinding(
+        "transactions", .warning,
+        "a prepared one has been open for \(row.integer(3)) s (\(Visible.excerpt(row.text(0))), database "
+          + "\(Visible.excerpt(row.text(1))), of \(Visible.excerpt(row.text(2)))): joined messages behind it cannot be read, "
+          + "and VACUUM removes no row that was deleted since",
+        "End it where it comes from, or in its database: `ROLLBACK PREPARED '\(quoted)'`.")
+    }
   }
 
   private func bloat() throws(HubDatabaseError) -> [HubFinding] {
