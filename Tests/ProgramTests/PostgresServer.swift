@@ -63,7 +63,7 @@ final class PostgresServer {
       [
         "-D", scratch.location("data"), "-p", "\(port)", "-k", scratch.folder.path(), "-c",
         "listen_addresses=127.0.0.1",
-        "-c", "logging_collector=off",
+        "-c", "logging_collector=off", "-c", "max_prepared_transactions=4",
       ])
     try program?.line(with: "ready to accept connections")
   }

@@ -116,9 +116,39 @@ extension WholeProgramTests {
         text.contains("until this transaction ends: process \(process) (program psql, database mesh, "), "\(text)")
       #expect(text.hasSuffix(". End it in its program, or by SELECT pg_terminate_backend(\(process))"), "\(text)")
       #expect(rig.hub?.lines.count { $0.contains("shows no new messages") } == 1)
+      func ready() throws -> JSONValue { try JSONValue(parsing: rig.askHub("GET", "/readyz", token: nil)?.body ?? []) }
+      func page() throws -> JSONValue { try JSONValue(parsing: rig.askHub("GET", "/v1/messages?after=0")?.body ?? []) }
+      try untilTrue("what cannot be read is told") { try ready()["messages"]?.string == "hidden" }
+      #expect(try ready()["ready"]?.bool == true && page()["hidden"]?.bool == true)
+      let doctor = try Program.own("meshpost-hub", ["doctor", "--config", rig.scratch.location("hub.toml")])
+      #expect(try doctor.ended() == 1)
+      #expect(doctor.lines.contains { $0.contains("hides what gateways have sent since then") }, "\(doctor.lines)")
       try server.execute("SELECT pg_terminate_backend(\(process))")
       forgotten.kill9()
       try untilTrue("the message") { try messages(rig).count == 1 }
+      try untilTrue("nothing is hidden") { try ready()["messages"] == nil && page()["hidden"] == nil }
+    }
+
+    @Test func `a doctor names a prepared transaction, which no activity of the server shows`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      let file = try start(rig, server)
+      try server.execute("BEGIN; CREATE TABLE other(a int); PREPARE TRANSACTION 'bank''s'")
+      func told() throws -> [String] {
+        let doctor = try Program.own("meshpost-hub", ["doctor", "--config", file])
+        _ = try doctor.ended()
+        return doctor.lines.filter { $0.contains("repared") || $0.contains("PREPARED") }
+      }
+      var lines: [String] = []
+      try untilTrue("the finding") {
+        lines = try told()
+        return !lines.isEmpty
+      }
+      #expect(lines.first?.contains("a prepared one has been open for ") == true, "\(lines)")
+      #expect(lines.first?.contains("(bank's, database mesh, of hub)") == true, "\(lines)")
+      #expect(lines.last?.contains("ROLLBACK PREPARED 'bank''s'") == true, "\(lines)")
+      try server.execute("ROLLBACK PREPARED 'bank''s'")
+      #expect(try told().isEmpty)
     }
   }
 }

@@ -122,6 +122,7 @@ struct Doctor: AsyncParsableCommand {
     guard response.status == 200 else {
       return .notReady(answer?["reason"]?.string ?? "HTTP \(response.status)", on: place)
     }
-    return .ready(on: place, isLocked: answer?["database"]?.string == "locked")
+    return .ready(
+      on: place, isLocked: answer?["database"]?.string == "locked", isHiding: answer?["messages"]?.string == "hidden")
   }
 }

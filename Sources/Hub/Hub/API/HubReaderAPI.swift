@@ -31,7 +31,8 @@ extension HubAPI {
     var query = try query(call)
     (query.channel, query.gateway) = (call.query("channel"), call.query("gateway"))
     query.from = try SearchTerms(call.query("from"), of: "from")
-    return Self.json(try await stores.readers.ask(call.holder) { [query] in try $0.messages(query) })
+    let page = try await stores.readers.ask(call.holder) { [query] in try $0.messages(query) }
+    return Self.json(stores.probe.isHiding() ? page.dropLast() + Array(",\"hidden\":true}".utf8) : page)
   }
 
   func page(_ call: Call, kind: String?) async throws -> Response {

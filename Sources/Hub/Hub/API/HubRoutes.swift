@@ -106,7 +106,7 @@ extension HubAPI {
       HubRoute(
         .get, "/v1/messages", .read, "Messages of all gateways, each once, with its hearers.",
         Self.newestFirst + [Self.channel, .text("gateway", "Only messages that this gateway heard."), Self.from],
-        answer: Self.page("messages", Self.message), handler: joined),
+        answer: ["messages": .list(Self.message), "next?": .whole, "hidden?": .truth], handler: joined),
       HubRoute(
         .get, "/v1/messages/{position}", .read, "One message, with the ways by which it came to its hearers.",
         answer: Self.messageWithWays, refusals: [404], handler: oneMessage),

@@ -42,6 +42,8 @@ final class DatabaseProbe: Sendable {
     var census: Census?
     /// A number of the server's start and of the database; `nil`: unknown, or there is no server.
     var identity: Int64?
+    /// The transaction that hides new messages from readers, and since when.
+    var hiding: (transaction: Int64, since: ContinuousClock.Instant)?
   }
 
   private let store: HubStore
@@ -86,6 +88,11 @@ final class DatabaseProbe: Sendable {
   /// A write has failed for want of room, and none has succeeded since then. The hub still serves readers.
   var isDiskFull: Bool { disk.withLock { $0 }?.isFull ?? false }
 
+  /// Whether a transaction has hidden messages for some time that gateways were acknowledged: a short one only delays them.
+  func isHiding(at now: ContinuousClock.Instant = .now) -> Bool {
+    self.now.hiding.map { now - $0.since > Self.patience } ?? false
+  }
+
   /// `nil`: it answers.
   func problem(at now: ContinuousClock.Instant = .now) -> Problem? {
     let state = self.now
@@ -124,9 +131,11 @@ final class DatabaseProbe: Sendable {
       }
       let start: Int64? = if let identityQuery { try await store.number(identityQuery) } else { nil }
       let (isLost, took) = (isLost, ContinuousClock.now - begun)
+      let hiding = isReadOnly ? nil : try await store.hidingTransaction()
       await disk.withLock { $0 }?.testIfFull()
       let before = state.withLock { state in
         (state.answered, state.took) = (.now, took)
+        state.hiding = hiding.map { ($0, state.hiding?.transaction == $0 ? state.hiding?.since ?? begun : begun) }
         defer { state.failure = isLost ? .lost : isReadOnly ? .readOnly : nil }
         return state.failure
       }

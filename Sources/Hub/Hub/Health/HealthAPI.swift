@@ -16,7 +16,7 @@ extension HubAPI {
     return Self.json(
       [
         "ready": problem == nil, "reason": problem?.rawValue, "disk": stores.probe.isDiskFull ? "full" : nil,
-        "database": stores.lock.isLong ? "locked" : nil,
+        "database": stores.lock.isLong ? "locked" : nil, "messages": stores.probe.isHiding() ? "hidden" : nil,
         "pushes": stores.metrics.now.failingPushes > 0 ? "failing" : nil,
       ],
       status: problem == nil ? .ok : .serviceUnavailable)

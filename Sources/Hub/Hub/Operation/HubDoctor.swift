@@ -302,11 +302,15 @@ public struct HubFinding: Sendable, Equatable {
     (self.name, self.state, self.message, self.remedy) = (name, state, message, remedy)
   }
 
-  /// The finding about a hub that serves, and is ready. `isLocked`: by its answer another program has locked the database.
-  public static func ready(on place: String, isLocked: Bool) -> HubFinding {
-    isLocked
-      ? HubFinding("hub", .failed, "it is ready on \(place), but \(LockedFile.words)", LockedFile.remedy)
-      : HubFinding("hub", .ok, "it is ready on \(place)")
+  /// The finding about a hub that serves, and is ready. `isLocked`: by its answer another program has locked the database; `isHiding`: a transaction
+  /// hides new messages from readers.
+  public static func ready(on place: String, isLocked: Bool, isHiding: Bool) -> HubFinding {
+    let ready = "it is ready on \(place)"
+    if isLocked { return HubFinding("hub", .failed, "\(ready), but \(LockedFile.words)", LockedFile.remedy) }
+    guard isHiding else { return HubFinding("hub", .ok, ready) }
+    return HubFinding(
+      "hub", .failed, "\(ready), but another transaction hides what gateways have sent since then from readers",
+      "See the findings about transactions, and the alert `hub_database`.")
   }
 
   /// The finding about a hub that serves, and is not ready. `reason`: of its answer to `/readyz`.
