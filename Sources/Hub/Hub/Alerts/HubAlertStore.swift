@@ -74,10 +74,11 @@ extension HubStore {
       case .begin: ("ended_at = ?5 \(began) < ?4 AND ended_at IS NULL", [report.at])
       // The text of the end has the extreme value.
       case .end: ("ended_at = ?5, text = ?6 \(began) = ?4 AND ended_at IS NULL", [report.at, report.text])
+      // The gateway's word about somebody who was at it: no person here has a name with a colon.
       case .acknowledged:
         (
           "acknowledged_at = ?5, acknowledged_by = ?6, note = ?7 \(began) = ?4 AND acknowledged_at IS NULL",
-          [report.at, report.by ?? "", report.note]
+          [report.at, "\(gateway): \(report.by ?? "")", report.note]
         )
       }
     try database.run("UPDATE alerts SET \(change)", place + values)
