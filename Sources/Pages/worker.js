@@ -73,13 +73,27 @@ worker.addEventListener("push", (event) => { event.waitUntil(tell(event.data)); 
 async function tell(data) {
   let said = {};
   try { said = data.json(); } catch { /* of a newer host: something is new */ }
-  const { topic: tag = "news", number = 0, count = 1, title = "Meshpost", text = "", path = "/" } = said;
+  const { topic: tag = "news", number = 0, count = 1, title = "Meshpost", text = "", path = "/", rule } = said;
   const shown = await worker.registration.getNotifications({ tag });
   // The same once more, after a lost answer of the push service: it makes no sound again.
   const isKnown = shown.some((one) => one.data?.number === number);
-  const body = [String(text), count > 1 ? `+${count - 1}` : ""].filter(Boolean).join("\n");
+  const body = [await named(rule) ?? String(text), count > 1 ? `+${count - 1}` : ""].filter(Boolean).join("\n");
   const options = { body, tag, renotify: !isKnown, silent: isKnown, icon: "/pages/icon.svg", data: { path: String(path), number } };
   await worker.registration.showNotification(String(title), options);
+}
+
+// The page tells what rules of alerts are called in the reader's language. English has the sentences themselves.
+worker.addEventListener("message", (event) => {
+  const { rules } = event.data ?? {};
+  if (rules) event.waitUntil(caches.open(CACHE).then((cache) => cache.put("/rules", new Response(JSON.stringify(rules)))));
+});
+
+/** The name of a rule of alerts; `undefined`: it has none here. */
+async function named(rule) {
+  if (!rule) return undefined;
+  const kept = await (await caches.open(CACHE)).match("/rules");
+  const rules = kept ? await kept.json() : {};
+  return Object.hasOwn(rules, rule) ? rules[rule] : undefined;
 }
 
 worker.addEventListener("notificationclick", (event) => {

@@ -3,7 +3,9 @@ import { make, showTrouble } from "../parts/page.js";
 import { busy, refill } from "../parts/held.js";
 import { when } from "../parts/times.js";
 import { named } from "../parts/text.js";
-import { t } from "../parts/words.js";
+import { RULES } from "../parts/weight.js";
+import { has, needWords, t } from "../parts/words.js";
+import { language } from "../first.js";
 import { openDialog } from "../shell/dialog.js";
 import { ask, order } from "../stores/api.js";
 import { remove } from "../stores/change.js";
@@ -28,7 +30,12 @@ const text = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer))).re
 /** The worker comes some seconds after the page. */
 async function manager() {
   await navigator.serviceWorker.register("/worker.js?host=hub", { scope: "/" });
-  return (await navigator.serviceWorker.ready).pushManager;
+  const own = await navigator.serviceWorker.ready;
+  // Pushes come in English.
+  if (language !== "en") await needWords("more");
+  const rules = language === "en" ? [] : RULES.filter((rule) => has(`rule.${rule}`)).map((rule) => [rule, t(`rule.${rule}`)]);
+  own.active.postMessage({ rules: Object.fromEntries(rules) });
+  return own.pushManager;
 }
 
 const isWith = (own, key) => own !== null && text(own.options.applicationServerKey ?? new ArrayBuffer(0)) === key;

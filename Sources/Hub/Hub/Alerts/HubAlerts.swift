@@ -359,12 +359,24 @@ actor HubAlerts {
   /// Writes the changes.
   private func write() async {
     while !pending.isEmpty {
-      let some = Array(pending.prefix(Self.writtenAtOnce))
+      let some = pending.prefix(Self.writtenAtOnce).map { stores.disk.isFull ? $0 : Self.past($0) }
       // `try?`: if the database fails, they wait for the next check.
       guard (try? await stores.writer.storeAlertChanges(some)) != nil else { return }
       pending.removeFirst(some.count)
     }
   }
+
+  /// What nobody could store is over once it is stored, and pages and pushes tell it only then.
+  private static func past(_ change: HubAlertChange) -> HubAlertChange {
+    guard case .begins(var alert, let at) = change, alert.rule == AlertRule.hubDatabase.rawValue else { return change }
+    for (now, then) in tenses { alert.text = alert.text.replacing(now, with: then) }
+    return .begins(alert, at: at)
+  }
+
+  private static let tenses = [
+    (" is away: ", " was away: "), (" is full: nothing is stored", " was full: nothing was stored"),
+    (" is locked by another program: nothing is stored", " was locked by another program: nothing was stored"),
+  ]
 
   private static func storable(_ change: AlertChange, beganAt: Int64 = 0, at now: Int64) -> HubAlertChange {
     let subject = change.subject

@@ -19,6 +19,8 @@ struct PushContent: Sendable, Equatable {
   var count: Int
   var title: String
   var text: String
+  /// Of an alert: browsers have its name in the reader's language.
+  var rule: String?
   /// The path of the view that it opens.
   var path: String
 
@@ -38,7 +40,7 @@ struct PushContent: Sendable, Equatable {
   init(alert newest: HubAlert, count: Int) {
     (topic, number, self.count) = (.alerts, newest.id, count)
     title = newest.gateway.isEmpty ? "Meshpost" : newest.gateway
-    text = newest.text
+    (text, rule) = (newest.text, newest.rule)
     path = "/alerts"
   }
 
@@ -48,7 +50,7 @@ struct PushContent: Sendable, Equatable {
     while true {
       let bytes = JSONWriter.object([
         "topic": topic.rawValue, "number": number, "count": count, "title": title.cut(toBytes: Self.titleBytes),
-        "text": text.cut(toBytes: most), "path": path,
+        "text": text.cut(toBytes: most), "rule": rule, "path": path,
       ])
       if bytes.count <= Self.mostBytes || most == 0 { return bytes }
       most /= 2
