@@ -195,6 +195,16 @@ import UntrustedText
       _ = try await stores.writer.take(batch, from: "hill", at: seq)
     }
 
+    /// A message as one gateway has it; `at` and `sent`: by the clocks of the gateway and of the sender.
+    func report(_ gateway: String, at: Int64, sent: Int64, came: Int64) async throws {
+      let body = """
+        {"kind":"channel","channel":"0011223344556677","sender_name":"Birch","sender_time":\(sent / 1000),"text":"fire"}
+        """
+      let event = "{\"seq\":\(came),\"at\":\(at),\"trusted\":true,\"kind\":\"message\",\"body\":\(body)}"
+      let batch = try EventBatch(parsing: Array("{\"epoch\":\"e\",\"events\":[\(event)]}".utf8))
+      _ = try await stores.writer.take(batch, from: gateway, at: came)
+    }
+
     func alert(_ gateway: String) async throws {
       let alert = HubAlert(gateway: gateway, rule: "gateway_silent", subject: "", text: "silent", beganAt: 5)
       try await stores.writer.storeAlertChanges([.begins(alert, at: 5)])
@@ -244,6 +254,47 @@ import UntrustedText
     #expect(site.took() == ["messages"])
   }
 
+  @Test func `a first report with an old time silences no push of what its sender has just sent`() async throws {
+    let site = try await Site(scratch.location("hub.db"))
+    #expect(try await site.subscribe())
+    let now = 10 * Self.hour
+    try await site.report("slow", at: Self.hour, sent: now - 5000, came: now)
+    await site.sender.look(at: now)
+    #expect(site.took() == ["messages"])
+    try await site.report("right", at: now, sent: now - 5000, came: now + 1000)
+    await site.sender.look(at: now + 60_000)
+    #expect(site.took().isEmpty, "once")
+    try await site.report("late", at: Self.hour, sent: Self.hour, came: now)
+    try await site.report("late", at: Self.hour, sent: now + 20 * Self.hour, came: now + 1)
+    await site.sender.look(at: now + 90_000)
+    #expect(site.took().isEmpty, "old news, also of a sender whose clock is ahead")
+  }
+
+  @Test func `a message that its first reporter calls old is pushed when another one reports it as new`() async throws {
+    let site = try await Site(scratch.location("hub.db"))
+    #expect(try await site.subscribe(1))
+    #expect(try await site.subscribe(2, channels: ["aa11223344556677"]))
+    var now = 10 * Self.hour
+    // The sender's clock is wrong, too: nothing in the message says that it is new.
+    try await site.report("slow", at: Self.hour, sent: Self.hour, came: now)
+    for _ in 0..<3 {
+      await site.sender.look(at: now)
+      now += 30_000
+    }
+    #expect(site.took().isEmpty)
+    try await site.report("right", at: now, sent: Self.hour, came: now)
+    site.answers(503)
+    await site.sender.look(at: now)
+    #expect(site.requests().map(\.url) == [Self.endpoint + "1"])
+    site.answers(201)
+    #expect(try await site.subscribe(3), "too late for it")
+    now += Self.hour
+    await site.sender.look(at: now)
+    #expect(site.requests().map(\.url) == [Self.endpoint + "1"], "as often as it takes")
+    await site.sender.look(at: now + Self.hour)
+    #expect(site.took().isEmpty, "once")
+  }
+
   @Test func `many messages of other channels hide none of a channel that was chosen`() async throws {
     let site = try await Site(scratch.location("hub.db"), most: 3)
     #expect(try await site.subscribe(alerts: false, channels: ["aa11223344556677"]))
@@ -255,10 +306,11 @@ import UntrustedText
     for time in [30_000, 40_000, 50_000] as [Int64] { await site.sender.look(at: time) }
     #expect(site.took().isEmpty)
     let newest = try await site.stores.monitor.newestPosition()
-    let all = try await site.stores.monitor.pushedMessages(after: 0, through: newest, since: 0, channels: ["*"])
+    let all = try await site.stores.monitor.pushedMessages(after: 0, through: newest, since: 0, now: 0, channels: ["*"])
     #expect(all?.count == 9 && all?.number == newest)
-    let recent = try await site.stores.monitor.pushedMessages(after: 0, through: newest, since: 6, channels: ["*"])
-    #expect(recent?.count == 3)
+    let recent = try await site.stores.monitor.pushedMessages(
+      after: 0, through: newest, since: 6000, now: 0, channels: ["*"])
+    #expect(recent?.count == 4, "by their senders' times, in seconds")
   }
 
   @Test func `a push has the number of all alerts`() async throws {

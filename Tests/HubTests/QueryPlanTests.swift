@@ -117,7 +117,7 @@ import Testing
     _ = try await store.pushSubscriptions(of: "ana")
     _ = try await store.pushReach(after: 0, through: 9, most: 10)
     for channels in [["*"], ["c", "d"]] {
-      _ = try await store.pushedMessages(after: 0, through: 9, since: 0, channels: channels)
+      _ = try await store.pushedMessages(after: 0, through: 9, since: 0, now: 0, channels: channels)
     }
     _ = try await store.pushedAlerts(after: 0, through: 9)
   }

@@ -48,6 +48,7 @@ actor PushSender {
   private var keptAt: Int64 = 0
   /// The newest alert at the last look. On a server, alerts may be committed in another order than that of their numbers, but not this much later.
   private var alertsThrough: Int64?
+  private var oldNews = OldNews()
   /// Push services without an answer in this look: their other browsers wait for the next one, so that those of others need not.
   private var silent: Set<String> = []
 
@@ -92,6 +93,8 @@ actor PushSender {
     let one: PushSubscription
     let message: Int64
     let alert: Int64
+    /// How many late news it has then.
+    let late: Int
     let contents: [PushContent]
   }
 
@@ -99,6 +102,7 @@ actor PushSender {
   private struct Wanted: Hashable, Sendable {
     let after: Int64
     let through: Int64
+    let late: [Int64]
     let channels: [String]
   }
 
@@ -112,6 +116,7 @@ actor PushSender {
     let due = all.filter { $0.nextAt <= now || $0.nextAt > now + 2 * Self.longestWanted }
     let ids = Set(due.map(\.id))
     looked = looked.filter { ids.contains($0.key) }
+    oldNews.keep(only: Set(all.map(\.id)))
     guard !due.isEmpty, let key = try await ownKey() else { return }
     let newest = try await stores.monitor.newestPosition()
     let places = due.map { one -> (message: Int64, alert: Int64) in
@@ -122,17 +127,21 @@ actor PushSender {
         seen.alert <= newestAlert ? max(one.alert, seen.alert) : one.alert
       )
     }
+    try await lookForLateNews(through: newest, at: now)
     var reaches: [Int64: Int64] = [:]
     for after in Set(places.map { $0.message }) {
       reaches[after] = try await stores.monitor.pushReach(after: after, through: newest, most: most)
     }
     let wishes = zip(due, places).map { one, place in
-      Wanted(after: place.message, through: reaches[place.message] ?? newest, channels: one.channels)
+      Wanted(
+        after: place.message, through: reaches[place.message] ?? newest,
+        late: oldNews.news(for: one.id, through: place.message), channels: one.channels)
     }
     var messages: [Wanted: PushContent] = [:]
     for wish in Set(wishes) {
       messages[wish] = try await stores.monitor.pushedMessages(
-        after: wish.after, through: wish.through, since: now - Self.newsLasts, channels: wish.channels)
+        after: wish.after, through: wish.through, late: wish.late, since: now - Self.newsLasts, now: now,
+        channels: wish.channels)
     }
     var alerts: [Int64: PushContent] = [:]
     for after in Set(places.map { $0.alert }) {
@@ -148,10 +157,12 @@ actor PushSender {
         // If it fails, the next one begins behind what was looked at.
         var next = one
         (next.message, next.alert) = (place.message, place.alert)
-        attempts.append(Attempt(one: next, message: wish.through, alert: alert, contents: contents))
+        attempts.append(
+          Attempt(one: next, message: wish.through, alert: alert, late: oldNews.count, contents: contents))
         continue
       }
       looked[one.id] = (wish.through, alert)
+      oldNews.told(one.id, through: oldNews.count)
       var next = one
       (next.message, next.alert) = (wish.through, alert)
       if next != one { idle.append(next) }
@@ -185,7 +196,7 @@ actor PushSender {
       guard try await stores.writer.takePush(one, until: now + Self.attemptLasts) else { return }
       let topics = attempt.contents.map(\.topic)
       var next = one
-      if !topics.contains(.messages) { next.message = attempt.message }
+      if !topics.contains(.messages) { tookMessages(attempt, &next) }
       if !topics.contains(.alerts) { next.alert = attempt.alert }
       var outcome = PushOutcome.sent
       for content in attempt.contents where outcome == .sent {
@@ -193,7 +204,7 @@ actor PushSender {
         stores.metrics.pushed(outcome.kind)
         guard outcome == .sent else { continue }
         switch content.topic {
-        case .messages: next.message = attempt.message
+        case .messages: tookMessages(attempt, &next)
         case .alerts: next.alert = attempt.alert
         }
         // Whoever stops the hub waits for one push at most: the other one is made after the next start.
@@ -210,6 +221,20 @@ actor PushSender {
       // It is tried again when the time of the attempt is over.
       HubLog.debug("pushes: \(error)")
     }
+  }
+
+  private func tookMessages(_ attempt: Attempt, _ next: inout PushSubscription) {
+    next.message = attempt.message
+    oldNews.told(next.id, through: attempt.late)
+  }
+
+  /// Looks for messages that were old when they were looked at, and that are news by a later report.
+  private func lookForLateNews(through newest: Int64, at now: Int64) async throws {
+    let since = now - Self.newsLasts
+    let found = try await stores.monitor.oldNews(after: oldNews.through ?? 0, through: newest, since: since, now: now)
+    let late = try await stores.monitor.news(among: oldNews.old, since: since, now: now)
+    oldNews.becameNews(late)
+    oldNews.looked(through: newest, found: found)
   }
 
   /// The subscription after an attempt; `nil`: it ends.

@@ -174,27 +174,72 @@ extension HubStore {
     return min(end ?? through, through)
   }
 
-  /// The messages of these channels behind `after` up to `through`, first heard later than `since`. `nil`: there are none.
+  /// SQL: whether a message is news: a report says so, or the sender's time, which is in the identity, and which no gateway can set: it would be another
+  /// message. `first`: of the parameters, see `newsValues`.
+  private static func isNews(_ message: String, _ mark: String = "?", first: Int) -> String {
+    func text(_ number: Int) -> String { "CAST(\(mark)\(first + number) AS TEXT)" }
+    return """
+      (\(message).at > CAST(\(mark)\(first) AS BIGINT) OR \(message).identity NOT LIKE '%/%'
+      AND \(message).identity > \(text(1)) AND \(message).identity < \(text(2)))
+      """
+  }
+
+  /// Later than `since`, and for senders' clocks that are ahead not much later than now. Milliseconds since 1970.
+  private static func newsValues(since: Int64, now: Int64) -> [any SQLBindable] {
+    func digits(_ time: Int64) -> String {
+      let seconds = UInt32(clamping: time / 1000)
+      return [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: seconds >> $0) }.hex
+    }
+    return [since, digits(since), digits(now.addingReportingOverflow(600_000).overflow ? now : now + 600_000)]
+  }
+
+  /// The messages of these channels behind `after` up to `through`, and `late` ones, that are news: later than `since`. `nil`: there are none.
   func pushedMessages(
-    after: Int64, through: Int64, since: Int64, channels: [String]
+    after: Int64, through: Int64, late: [Int64] = [], since: Int64, now: Int64, channels: [String]
   ) throws(HubDatabaseError) -> PushContent? {
-    guard after < through, !channels.isEmpty else { return nil }
+    guard after < through || !late.isEmpty, !channels.isEmpty else { return nil }
+    let also = late.isEmpty ? "" : "OR m.position IN (\(late.map { String($0) }.joined(separator: ", ")))"
     // One without a text is of a gateway that was removed.
     var filter = """
-      position > ?1 AND position <= ?2 AND at > ?3 AND \(database.bytes("body")) BETWEEN 1 AND \(Self.mostPushedBytes)
+      (m.position > ?1 AND m.position <= ?2 \(also)) AND \(Self.isNews("m", first: 3))
+      AND \(database.bytes("m.body")) BETWEEN 1 AND \(Self.mostPushedBytes)
       """
-    var values: [any SQLBindable] = [after, through, since]
+    var values: [any SQLBindable] = [after, max(after, through)] + Self.newsValues(since: since, now: now)
     if !channels.contains(PushSubscription.everyMessage) {
-      filter += " AND channel IN (\(channels.indices.map { "?\($0 + 4)" }.joined(separator: ", ")))"
+      filter += " AND m.channel IN (\(channels.indices.map { "?\($0 + 6)" }.joined(separator: ", ")))"
       for channel in channels { values.append(channel) }
     }
     let found = try database.first(
-      "SELECT count(*), coalesce(max(position), 0) FROM messages WHERE \(filter)", values
+      "SELECT count(*), coalesce(max(m.position), 0) FROM messages m WHERE \(filter)", values
     ) { (count: $0.integer(0), newest: $0.integer(1)) }
     guard let found, found.count > 0 else { return nil }
     return try database.first("SELECT body FROM messages WHERE position = ?1", found.newest) {
       PushContent(message: found.newest, $0.text(0), count: Int(found.count))
     }
+  }
+
+  /// Of the last messages behind `after` up to `through`, those that are no news.
+  func oldNews(after: Int64, through: Int64, since: Int64, now: Int64) throws(HubDatabaseError) -> [Int64] {
+    try database.rows(
+      """
+      SELECT m.position FROM (SELECT position, at, identity FROM messages WHERE position > ?1 AND position <= ?2
+      ORDER BY position DESC LIMIT \(PushSender.mostMessages)) m WHERE NOT \(Self.isNews("m", first: 3))
+      ORDER BY m.position DESC LIMIT \(OldNews.mostOld)
+      """, [after, through] + Self.newsValues(since: since, now: now)
+    ) { $0.integer(0) }
+  }
+
+  /// Of these messages, those that are news by now.
+  func news(among positions: [Int64], since: Int64, now: Int64) throws(HubDatabaseError) -> [Int64] {
+    guard !positions.isEmpty else { return [] }
+    var found: [Int64] = []
+    try database.read([
+      HubCall(
+        "SELECT m.position FROM @rows JOIN messages m ON m.position = v.position WHERE \(Self.isNews("m", "@", first: 1))",
+        ["position": positions], values: Self.newsValues(since: since, now: now)
+      ) { found.append($0.integer(0)) }
+    ])
+    return found
   }
 
   /// A radio carries no larger message.
