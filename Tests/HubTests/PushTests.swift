@@ -104,7 +104,7 @@ import UntrustedText
       let body = JSONValue.object([
         ("text", .string(text)), ("sender_name", .string(text)), ("channel_name", .string("x")),
       ])
-      let json = PushContent(message: 7, body.text, count: 1).json
+      let json = PushContent(message: 7, body, count: 1).json
       #expect(json.count <= PushContent.mostBytes)
       #expect(try JSONValue(parsing: json)["number"]?.integer == 7)
     }

@@ -100,6 +100,51 @@ import Testing
     #expect(try await forwarded(store).count { $0 == "@[Alder] landslide \u{FFFD}" } == 1)
   }
 
+  /// Who reports the message in this order, and what they call its channel; then what all see.
+  static let names: [(reports: [String: String?], order: [String], seen: String?)] = [
+    (["thief": "Bank"], ["thief"], "Bank"),
+    (["thief": "Bank", "a": "#trees"], ["thief", "a"], nil),
+    (["thief": "Bank", "a": "#trees", "b": "#trees"], ["thief", "a", "b"], "#trees"),
+    (["thief": "Bank", "a": "#trees", "b": nil], ["a", "thief", "b"], nil),
+    (["thief": nil, "a": "#trees"], ["thief", "a"], "#trees"),
+  ]
+
+  @Test(arguments: 0..<5 as Range<Int>)
+  func `no gateway names a channel for others, and each hearer has its own name for it`(_ number: Int) async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let one = Self.names[number]
+    for gateway in one.order {
+      let name = (one.reports[gateway] ?? nil).map { [("channel_name", JSONValue.string($0))] } ?? []
+      try await take(store, gateway, Self.without("channel_name") + name + [("radio", .string("radio of \(gateway)"))])
+    }
+    let message = try #require(try await found(store, nil).first)
+    #expect(message["body"]?["channel_name"]?.string == one.seen && message["body"]?["radio"] == nil)
+    let heard = message["heard"]?.array ?? []
+    #expect(heard.count == one.order.count)
+    for each in heard {
+      let gateway = each["gateway"]?.string ?? ""
+      #expect(each["channel_name"]?.string == one.reports[gateway] ?? nil)
+      #expect(each["radio"]?.string == "radio of \(gateway)")
+    }
+    let newest = try await store.newestPosition()
+    let push = try await store.pushedMessages(after: 0, through: newest, since: 0, now: Self.now, channels: ["*"])
+    #expect(push?.title == one.seen ?? "Birch")
+    let list = try JSONValue(parsing: await store.channels())["channels"]?.array
+    #expect(list?.first?["name"]?.string == one.seen)
+  }
+
+  @Test func `a message of an earlier version has its first hearer's name as one of them`() {
+    func named(_ body: String, _ heard: String...) -> String? {
+      // `try?`: what is no JSON has no name.
+      (try? JSONValue(parsing: AgreedName.named(body, by: heard)))?["channel_name"]?.string
+    }
+    let (old, said) = (#"{"channel_name":"Bank","text":"x"}"#, #"{"text":"\"channel_name\":\"x\""}"#)
+    let (bank, trees) = (#"{"channel_name":"Bank"}"#, ##"{"channel_name":"#trees"}"##)
+    #expect(named(old) == "Bank" && named(old, bank) == "Bank" && named(old, trees) == nil)
+    #expect(named(old, trees, trees) == "#trees" && named(said, trees) == "#trees" && named("{}", trees) == nil)
+    #expect(AgreedName.named(said, by: []) == said)
+  }
+
   @Test func `what an honest gateway reports of a text or a datagram stays whole, and joins what others report`()
     async throws
   {
@@ -114,7 +159,9 @@ import Testing
       }
     }
     let all = try await found(store, nil)
-    #expect(all.map { $0["body"] } == [.object(datagram), .object(Self.honest)])
+    // The name is what its hearers call it, and is added to what they share.
+    let text = JSONValue.object(Self.without("channel_name") + [("channel_name", .string("#trees"))])
+    #expect(all.map { $0["body"] } == [.object(datagram), text])
     #expect(all.map { $0["heard"]?.array?.count } == [2, 2])
   }
 

@@ -314,6 +314,7 @@ export class View {
       make("h3", { text: t("messages.heard", { count: row.heard.length }) }),
       make("ol", { class: "lines heard-order" }, inOrder(row.heard).map((one, index, [first]) => make("li", {},
         make("span", {}, make("a", { href: `/fleet/${encodeURIComponent(one.gateway)}` }, named(gatewayName(one.gateway))), bar(one.snr)),
+        one.channel_name && one.channel_name !== row.body.channel_name ? make("span", { class: "quiet small" }, named(one.channel_name)) : null,
         make("span", { class: "quiet small" }, howHeard(one), " ", index ? later(one.at - first.at) : when(one.at))))),
       row.ways?.length ? [make("h3", { text: t("way.title") }),
         row.ways.map((one) => make("section", { class: "ways", "aria-label": gatewayName(one.gateway) }, make("h4", {}, named(gatewayName(one.gateway))), wayList(one))),

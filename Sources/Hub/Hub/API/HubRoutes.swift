@@ -30,7 +30,8 @@ extension HubAPI {
   // MARK: Schemas
 
   private static let heard: Schema = [
-    "gateway": .text, "at": .whole, "seq?": .whole, "snr?": .number, "hops?": .number,
+    "gateway": .text, "at": .whole, "seq?": .whole, "snr?": .number, "hops?": .number, "channel_name?": .text,
+    "radio?": .text,
   ]
   private static let message: Schema = [
     "position": .whole, "at?": .whole, "arrived?": .whole, "body": [:], "heard": .list(heard),

@@ -110,8 +110,12 @@ extension PreparedEvent.Heard {
     let facts = ["snr", "hops", "direct", "waited", "waited_s", "age_s"].map { name -> (String, (any JSONEncodable)?) in
       (name, event.body[name].flatMap { $0.number != nil || $0.bool != nil ? $0 : nil })
     }
+    // Of a channel they are in no body that others share.
+    let names = (channel == nil ? [] : ["channel_name", "radio"]).map { name -> (String, (any JSONEncodable)?) in
+      (name, HubBounds.cut(event.body[name]?.string, HubBounds.nameBytes))
+    }
     report = JSONWriter.text(
-      JSONObject(joining: ["gateway": gateway, "at": event.at, "seq": event.seq], JSONObject(facts)))
+      JSONObject(joining: ["gateway": gateway, "at": event.at, "seq": event.seq], JSONObject(facts + names)))
     at = event.trusted ? event.at : nil
     sent = Self.sent(event.body, at: event.at, trusted: event.trusted)
     update = Self.update(event, channel, from: gateway)

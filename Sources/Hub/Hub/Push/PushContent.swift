@@ -24,10 +24,13 @@ struct PushContent: Sendable, Equatable {
   /// The path of the view that it opens.
   var path: String
 
-  /// Of `count` messages, the newest has this position and body.
-  init(message position: Int64, _ text: String, count: Int) {
+  /// Of `count` messages, this is the newest.
+  init(message newest: HubStore.JoinedMessage, count: Int) {
     // `try?`: stored values were valid JSON when they arrived.
-    let body = (try? JSONValue(parsing: text)) ?? .null
+    self.init(message: newest.position, (try? JSONValue(parsing: newest.json))?["body"] ?? .null, count: count)
+  }
+
+  init(message position: Int64, _ body: JSONValue, count: Int) {
     let (sender, channel) = (body["sender_name"]?.string, body["channel_name"]?.string)
     let said = body["text"]?.string ?? ""
     (topic, number, self.count) = (.messages, position, count)

@@ -340,7 +340,7 @@ extension HubStore {
       let heard = hearers[position] ?? []
       let json = JSONWriter.object([
         "position": position, "at": body.at, "arrived": body.arrived > 0 ? body.arrived : nil,
-        "body": RawJSON(body.text), "heard": heard.map { RawJSON($0) },
+        "body": RawJSON(AgreedName.named(body.text, by: heard)), "heard": heard.map { RawJSON($0) },
       ])
       return JoinedMessage(position: position, arrived: body.arrived, hearers: heard.count, json: json)
     }

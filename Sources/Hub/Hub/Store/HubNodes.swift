@@ -128,16 +128,23 @@ extension HubStore {
     let isCut = shown.count < found.count
     found = shown
     for (digest, name) in try channelNames() { found[digest]?.name = name }
-    // A channel without a name event has its name from its newest message. One that is found too late is shown without it.
+    // A channel without a name event has its name from the hearers of its newest messages. One that is found too late is shown without it.
     let budget = ReadBudget()
     for (digest, channel) in found where channel.name == nil && !budget.isLate {
-      found[digest]?.name =
-        try database.first(
-          "SELECT body FROM updates WHERE gateway = '' AND bucket = ?1 ORDER BY seq DESC LIMIT 1", "channel/\(digest)"
-        ) { row in
-          // `try?`: as above.
-          (try? JSONValue(parsing: row.text(0)))?["channel_name"]?.string
-        } ?? nil
+      var names: [String: String] = [:]
+      try database.every(
+        """
+        SELECT h.gateway, h.body
+        FROM (SELECT id FROM updates WHERE gateway = '' AND bucket = ?1 ORDER BY seq DESC LIMIT 4) u
+        JOIN messages m ON m.identity = u.id JOIN heard h ON h.message = m.position
+        ORDER BY h.message DESC LIMIT 400
+        """, ["channel/\(digest)"]
+      ) { row in
+        // `try?`: as above.
+        let name = (try? JSONValue(parsing: row.text(1)))?["channel_name"]?.string
+        if names[row.text(0)] == nil { names[row.text(0)] = name }
+      }
+      found[digest]?.name = Self.agreed(names.values)
     }
     let sorted = found.sorted { ($0.value.newest ?? 0, $1.key) > ($1.value.newest ?? 0, $0.key) }
     return JSONWriter.object([
@@ -172,24 +179,31 @@ extension HubStore {
     return Dictionary(uniqueKeysWithValues: best.prefix(channelsShown).map { ($0.key, $0.value) })
   }
 
-  /// The last names that gateways gave their channels, as many as are found in time.
+  private static func agreed(_ names: some Sequence<String>) -> String? {
+    var agreed = AgreedName()
+    for name in names { agreed.add(name) }
+    return agreed.name
+  }
+
+  /// What most gateways call their channels, as many as are found in time: the last name that each gave.
   private func channelNames() throws(HubDatabaseError) -> [String: String] {
-    var names: [String: (id: Int64, name: String)] = [:]
+    var names: [String: [String: (id: Int64, name: String)]] = [:]
     let join = joinEvents(
       "FROM events x WHERE x.gateway = g.id AND x.kind = 'channel' ORDER BY x.id DESC LIMIT \(Self.channelsOfOne)")
     let budget = ReadBudget()
     try database.each(
-      "SELECT e.id, e.body FROM gateways g \(join) WHERE \(bytes("e.body")) <= 1024 LIMIT 100000", []
+      "SELECT e.id, e.body, g.id FROM gateways g \(join) WHERE \(bytes("e.body")) <= 1024 LIMIT 100000", []
     ) { (row) throws(HubDatabaseError) in
+      let (id, gateway) = (row.integer(0), row.text(2))
       // `try?`: stored values were valid JSON when they arrived.
       if let body = try? JSONValue(parsing: row.text(1)), let digest = body["channel"]?.string,
-        let name = HubBounds.cut(body["name"]?.string, HubBounds.nameBytes), names[digest]?.id ?? -1 < row.integer(0)
+        let name = HubBounds.cut(body["name"]?.string, HubBounds.nameBytes), names[digest]?[gateway]?.id ?? -1 < id
       {
-        names[digest] = (row.integer(0), name)
+        names[digest, default: [:]][gateway] = (id, name)
       }
       return !budget.isLate
     }
-    return names.mapValues(\.name)
+    return names.compactMapValues { Self.agreed($0.values.map(\.name)) }
   }
 
   /// A command and its gateway.

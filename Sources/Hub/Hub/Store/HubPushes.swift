@@ -213,9 +213,8 @@ extension HubStore {
       "SELECT count(*), coalesce(max(m.position), 0) FROM messages m WHERE \(filter)", values
     ) { (count: $0.integer(0), newest: $0.integer(1)) }
     guard let found, found.count > 0 else { return nil }
-    return try database.first("SELECT body FROM messages WHERE position = ?1", found.newest) {
-      PushContent(message: found.newest, $0.text(0), count: Int(found.count))
-    }
+    let newest = try joined([found.newest]).first
+    return newest.map { PushContent(message: $0, count: Int(found.count)) }
   }
 
   /// Of the last messages behind `after` up to `through`, those that are no news.
