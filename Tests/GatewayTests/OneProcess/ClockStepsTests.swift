@@ -32,10 +32,11 @@ import Timing
     try inject(1, rig)
     rig.pass(.seconds(75))
     func age() throws -> Int64 { try rig.upstream("hub")?["age_s"]?.integer ?? -1 }
-    #expect(try (70...110).contains(age()), "the clock was not right, \(age())")
+    #expect(try (70...110).contains(age()), "the clock was not right")
     for (days, isSynchronised) in [(Int64(1), true), (-400, true), (30, false), (0, true)] {
       set(rig, ahead: days, synchronised: isSynchronised)
-      #expect(try (70...110).contains(age()), "\(days) days ahead, \(age())")
+      let told = try age()
+      #expect((70...110).contains(told), "\(days) days ahead")
     }
   }
 
