@@ -133,6 +133,32 @@ import Testing
     #expect(list?.first?["name"]?.string == one.seen)
   }
 
+  /// What gateways call the channel by an event of their own, and by a message that they heard; then what the list calls it.
+  static let votes: [(events: [String: String], hearers: [String: String], seen: String?)] = [
+    (["thief": "Bank"], ["a": "#trees", "b": "#trees", "d": "#trees", "e": "#trees"], "#trees"),
+    (["thief": "Bank", "a": "#trees", "b": "#trees", "d": "Trees"], [:], nil),
+    (["thief": "Bank", "a": "#trees"], ["thief": "Bank"], nil),
+    (["a": "#trees", "b": "#trees", "d": "Trees"], ["thief": "Bank"], nil),
+    (["a": "#trees", "b": "#trees", "d": "#trees"], ["thief": "Bank", "e": "Bank"], "#trees"),
+  ]
+
+  @Test(arguments: 0..<5 as Range<Int>)
+  func `in the list of channels each gateway has one vote for a name`(_ number: Int) async throws {
+    let store = try HubStore(location: scratch.location("hub.db"))
+    let one = Self.votes[number]
+    for (gateway, name) in one.events.sorted(by: { $0.key < $1.key }) {
+      let event = Self.event("channel", [("channel", .string(Self.channel)), ("name", .string(name))])
+      _ = try await store.take([
+        PreparedBatch([event], of: "f", in: .messages, from: gateway, after: nil, at: Self.now)
+      ])
+    }
+    for (gateway, name) in one.hearers.sorted(by: { $0.key < $1.key }) {
+      try await take(store, gateway, Self.without("channel_name") + [("channel_name", .string(name))])
+    }
+    let list = try JSONValue(parsing: await store.channels())["channels"]?.array
+    #expect(list?.first?["name"]?.string == one.seen, "\(list ?? [])")
+  }
+
   @Test func `a message of an earlier version has its first hearer's name as one of them`() {
     func named(_ body: String, _ heard: String...) -> String? {
       // `try?`: what is no JSON has no name.

@@ -127,24 +127,28 @@ extension HubStore {
     let shown = Self.shown(found)
     let isCut = shown.count < found.count
     found = shown
-    for (digest, name) in try channelNames() { found[digest]?.name = name }
-    // A channel without a name event has its name from the hearers of its newest messages. One that is found too late is shown without it.
+    // Each gateway has one vote: its last name event, else what it says as a hearer of the newest messages. One gateway alone names no channel that
+    // most others have, too. A channel that is found too late is shown without its name.
+    let told = try channelNames()
     let budget = ReadBudget()
-    for (digest, channel) in found where channel.name == nil && !budget.isLate {
-      var names: [String: String] = [:]
+    for (digest, channel) in found {
+      var names = told[digest] ?? [:]
+      defer { if names.count * 2 >= channel.gateways { found[digest]?.name = Self.agreed(names.values) } }
+      guard names.count < channel.gateways, !budget.isLate else { continue }
+      var heard: [String: String] = [:]
       try database.every(
         """
         SELECT h.gateway, h.body
-        FROM (SELECT id FROM updates WHERE gateway = '' AND bucket = ?1 ORDER BY seq DESC LIMIT 4) u
+        FROM (SELECT id FROM updates WHERE gateway = '' AND bucket = ?1 ORDER BY seq DESC LIMIT 16) u
         JOIN messages m ON m.identity = u.id JOIN heard h ON h.message = m.position
         ORDER BY h.message DESC LIMIT 400
         """, ["channel/\(digest)"]
       ) { row in
         // `try?`: as above.
         let name = (try? JSONValue(parsing: row.text(1)))?["channel_name"]?.string
-        if names[row.text(0)] == nil { names[row.text(0)] = name }
+        if heard[row.text(0)] == nil { heard[row.text(0)] = name }
       }
-      found[digest]?.name = Self.agreed(names.values)
+      names.merge(heard) { told, _ in told }
     }
     let sorted = found.sorted { ($0.value.newest ?? 0, $1.key) > ($1.value.newest ?? 0, $0.key) }
     return JSONWriter.object([
@@ -185,8 +189,8 @@ extension HubStore {
     return agreed.name
   }
 
-  /// What most gateways call their channels, as many as are found in time: the last name that each gave.
-  private func channelNames() throws(HubDatabaseError) -> [String: String] {
+  /// What gateways call their channels, as many as are found in time: by digest and gateway, the last name that each gave.
+  private func channelNames() throws(HubDatabaseError) -> [String: [String: String]] {
     var names: [String: [String: (id: Int64, name: String)]] = [:]
     let join = joinEvents(
       "FROM events x WHERE x.gateway = g.id AND x.kind = 'channel' ORDER BY x.id DESC LIMIT \(Self.channelsOfOne)")
@@ -203,7 +207,7 @@ extension HubStore {
       }
       return !budget.isLate
     }
-    return names.compactMapValues { Self.agreed($0.values.map(\.name)) }
+    return names.mapValues { $0.mapValues(\.name) }
   }
 
   /// A command and its gateway.
