@@ -56,7 +56,7 @@ import Timing
     #expect(parts.map(\.after) == [nil, 100, 200])
     #expect(Self.prepared("g", Array(documents.prefix(100))).parts(most: 2000).count == 1)
     let store = try HubStore(location: scratch.location("hub.db"))
-    let ingest = Ingest([store])
+    let ingest = Ingest([store], patience: .seconds(600))
     #expect(try await ingest.take(batch) == .acknowledged(250))
     #expect(try await store.number("SELECT count(*) FROM events") == 250)
     // Behind a gap nothing is stored, whatever its part.
