@@ -24,7 +24,7 @@ struct Meshpost: ParsableCommand {
         subcommands: [
           MessagesCommand.self, ConversationsCommand.self, SendCommand.self, ChatCommand.self, SearchCommand.self,
           ReactCommand.self, SentCommand.self, RetryCommand.self, CancelCommand.self, RoomCommand.self,
-          LevelCommand.self, BlockCommand.self,
+          LevelCommand.self, BlockCommand.self, DeleteCommand.self,
         ]),
       CommandGroup(
         name: "Mesh",

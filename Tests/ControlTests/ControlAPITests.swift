@@ -22,6 +22,7 @@ import Transport
     func removeUpstream(_ name: String) throws(Refusal) { throw .invalid("not here") }
     func documentsChanged() {}
     func memoryWasUsed() {}
+    func deletionBegan() {}
     func setWebPassword(_ hash: String?) throws(Refusal) { throw .invalid("not here") }
     func configurationMistakes() -> [String] { [] }
     var overrides: [SettingOverride] {

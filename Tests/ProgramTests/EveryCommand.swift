@@ -79,6 +79,8 @@ final class EveryCommand {
     try check(["block", "list"])
     try check(["block", "remove"], ["r1"])
     try check(["search"], ["hello"])
+    try check(["delete", "message"], [id, "--yes"])
+    try check(["delete", "conversation"], ["r1", "--before", "2000-01-01", "--yes"])
     try check(["contacts"])
     try check(["contact", "add"], [String(repeating: "ab", count: 32), "--name", "New"])
     try check(["contact", "remove"], ["New"])

@@ -18,7 +18,7 @@ extension WholeProgramTests {
       [], ["overview"], ["status"], ["messages"], ["messages", "--follow"], ["conversations"], ["search", "x"],
       ["block", "list"], ["contacts"], ["channels"],
       ["send", "x", "y"], ["send", "x", "y", "--wait"], ["react", "1", "👍"], ["sent"], ["retry", "x"],
-      ["cancel", "x"],
+      ["cancel", "x"], ["delete", "message", "1", "--yes"], ["delete", "conversation", "x", "--yes"],
       ["contact", "add", "x"], ["contact", "remove", "x"], ["contact", "export"], ["contact", "import", "x"],
       ["contact", "share", "x"], ["contact", "path", "x"], ["channel", "add", "x"], ["channel", "remove", "x"],
       ["channel", "relay", "x", "on"], ["channel", "data", "x", "1", "00"], ["room", "read", "x"],

@@ -343,6 +343,48 @@ extension WholeProgramTests {
       }
     }
 
+    @Test func `what a gateway deletes is gone at both hubs of a server, and nothing of others is`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      rig.hub = try startHub(rig, server, port: rig.hubPort)
+      let (descriptor, taken) = try LoopbackPort.take()
+      close(descriptor)
+      let other = try startHub(rig, server, port: Int(taken))
+      defer { withExtendedLifetime(other) {} }
+      func post(_ gateway: String, _ first: Int, _ bodies: [(String, String)], epoch: String = "e", at port: Int? = nil)
+      {
+        let events = bodies.enumerated().map { number, event in
+          #"{"seq":\#(first + number),"at":\#(first + number),"kind":"\#(event.0)","body":\#(event.1)}"#
+        }
+        let batch = #"{"epoch":"\#(epoch)","lane":"messages","events":[\#(events.joined(separator: ","))]}"#
+        #expect(rig.askHub("POST", "/v1/gateways/\(gateway)/events", body: batch, port: port)?.status == 200)
+      }
+      func message(_ text: String) -> (String, String) {
+        ("message", #"{"kind":"channel","channel":"0011223344556677","sender_time":7,"text":"\#(text)"}"#)
+      }
+      let sent = ("outgoing", #"{"id":"k","text":"ours","state":"sent"}"#)
+      post("a", 1, [message("both"), message("own"), sent])
+      post("b", 1, [message("both")], at: Int(taken))
+      let named =
+        #"[{"seq":1,"at":1,"id":1},{"seq":2,"at":2,"id":2},{"seq":3,"last":3,"outgoing":"k"},{"seq":9,"at":9}]"#
+      post("a", 4, [("deletion", #"{"events":\#(named)}"#)], at: Int(taken))
+      // Again, as a clone of its card has them; and one that came as deleted, before its original.
+      post("a", 1, [message("both"), message("own"), sent], epoch: "f")
+      post("a", 5, [("deletion", #"{"deleted":true}"#)])
+      post("a", 5, [message("late")], epoch: "f", at: Int(taken))
+      post("a", 9, [message("not yet")])
+      let list = try JSONValue(parsing: rig.askHub("GET", "/v1/messages?after=0")?.body ?? [])
+      let shown = (list["messages"]?.array ?? []).map { message in
+        "\(message["body"]?["text"]?.string ?? "") \(message["heard"]?.array?.count ?? 0)"
+      }
+      #expect(shown == ["both 1"])
+      let events = rig.askHub("GET", "/v1/gateways/a/events?after=0")?.body ?? []
+      let text = String(decoding: events, as: UTF8.self)
+      for word in ["both", "own", "ours", "late", "not yet"] { #expect(!text.contains(word), "\(word) in \(text)") }
+      let updates = rig.askHub("GET", "/v1/gateways/b/updates?bucket=channel/0011223344556677&after=0")?.body ?? []
+      #expect(!String(decoding: updates, as: UTF8.self).contains("own"))
+    }
+
     @Test func `an unreachable database server is reported at once`() throws {
       let rig = try Rig()
       let file = rig.scratch.write(

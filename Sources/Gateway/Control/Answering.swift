@@ -111,6 +111,13 @@ public struct RequestBody {
   /// `nil`: the field is missing or null.
   func any(_ name: String) -> JSONValue? { value[name] == .null ? nil : value[name] }
 
+  /// Empty if the field is missing or null.
+  func array(_ name: String) throws(Refusal) -> [JSONValue] {
+    guard let given = any(name) else { return [] }
+    guard let array = given.array else { throw .invalid("\"\(name)\" is not a list") }
+    return array
+  }
+
   /// False if the field is missing or null.
   public func flag(_ name: String) throws(Refusal) -> Bool {
     guard let given = any(name) else { return false }

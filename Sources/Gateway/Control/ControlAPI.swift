@@ -100,6 +100,7 @@ public final class ControlAPI {
     ConversationsAPI(dependencies: dependencies, messages: messages, reads: reads)
   }
   private var blocks: BlocksAPI { BlocksAPI(dependencies: dependencies, conversations: conversations) }
+  private var deletion: DeletionAPI { DeletionAPI(dependencies: dependencies, conversations: conversations) }
   private var live: LiveAPI { LiveAPI(dependencies: dependencies, reads: reads) }
   private var messaging: MessagingAPI { MessagingAPI(dependencies: dependencies) }
   private var table: RadioTableAPI { RadioTableAPI(dependencies) }
@@ -122,6 +123,7 @@ public final class ControlAPI {
     case .startSync: try status.startSync(request)
 
     case .messages: try await messages.show(request, reply)
+    case .deleteMessages: try await deletion.delete(RequestBody(request), news)
     case .conversations: try await conversations.list(request, reply, news)
     case .markRead: try await conversations.markRead(RequestBody(request), news)
     case .setLevel: try await conversations.setLevel(RequestBody(request), news)

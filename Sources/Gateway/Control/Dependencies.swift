@@ -65,6 +65,8 @@ public protocol GatewayOperations: AnyObject {
   func documentsChanged()
   /// A request has used much memory, such as a search.
   func memoryWasUsed()
+  /// A conversation is to be deleted, or the rest of messages that were.
+  func deletionBegan()
   var powerReport: PowerReport { get }
   /// The active alert rules, each with a sentence.
   var alertRules: [(name: String, sentence: String)] { get }

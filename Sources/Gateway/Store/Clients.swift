@@ -34,7 +34,7 @@ extension Store {
     try value(
       """
       SELECT count(*) FROM
-      (SELECT 1 FROM messages WHERE id > ? AND radio IN (?, \(Self.everyRadio)) LIMIT ?)
+      (SELECT 1 FROM messages WHERE id > ? AND radio IN (?, \(Self.everyRadio)) AND kind <> \(Tombstone.word) LIMIT ?)
       """, .integer(max(id, beforeFirst)), .integer(radio), .integer(most))?.integer ?? 0
   }
 
@@ -50,7 +50,8 @@ extension Store {
   /// The oldest message of the attached radio with a greater id; `nil`: none.
   public func message(after id: Int64) throws(StoreError) -> StoredMessage? {
     try first(
-      "SELECT \(Self.messageColumns) FROM messages WHERE id > ? AND radio IN (?, \(Self.everyRadio)) ORDER BY id LIMIT 1",
+      "SELECT \(Self.messageColumns) FROM messages WHERE id > ? AND radio IN (?, \(Self.everyRadio)) "
+        + "AND kind <> \(Tombstone.word) ORDER BY id LIMIT 1",
       [.integer(max(id, beforeFirst)), .integer(radio)]
     ) { Self.message($0) }
   }

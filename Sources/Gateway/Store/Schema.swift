@@ -18,7 +18,7 @@ enum Schema {
     Migration(number: 23, sql: ways), Migration(number: 24, sql: airtimeHours),
     Migration(number: 25, sql: moreRegions), Migration(number: 26, sql: nodeCare),
     Migration(number: 27, sql: nodeSnapshots), Migration(number: 28, sql: said),
-    Migration(number: 29, sql: concern),
+    Migration(number: 29, sql: concern), Migration(number: 30, sql: deletions),
   ]
 
   /// `journal.seq` is not AUTOINCREMENT: the newest row is never deleted, so numbers are never reused.
@@ -352,5 +352,16 @@ enum Schema {
     ALTER TABLE conversations RENAME COLUMN muted TO level;
     UPDATE conversations SET received = read_received, mention = 0 WHERE level = 1;
     CREATE TABLE blocks(channel TEXT NOT NULL, whom BLOB NOT NULL, PRIMARY KEY(channel, whom)) WITHOUT ROWID;
+    """
+
+  /// Deletions under way (`Deletions`): how far each is in messages, sent messages and events, up to where it goes, and how many messages it has deleted.
+  /// `conversation`: NULL when all its messages are deleted. What is deleted stays as a row without content: `messages.kind` and `outgoing.state` are
+  /// `deleted`, and `outgoing.codes` is the digest of the text.
+  private static let deletions = """
+    CREATE TABLE deletions(
+      id INTEGER PRIMARY KEY AUTOINCREMENT, conversation TEXT, before INTEGER NOT NULL, message INTEGER NOT NULL,
+      message_end INTEGER NOT NULL, sent INTEGER NOT NULL, sent_end INTEGER NOT NULL, seq INTEGER NOT NULL,
+      seq_end INTEGER NOT NULL, removed INTEGER NOT NULL);
+    CREATE INDEX reactions_message ON reactions(message);
     """
 }

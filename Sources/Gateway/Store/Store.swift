@@ -231,7 +231,7 @@ public final class Store {
         """
         PRAGMA page_size = \(pageSize); PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = \(settings.profile.pagesToCheckpoint); PRAGMA cache_size = -512; PRAGMA foreign_keys = ON;
-        PRAGMA journal_size_limit = 1048576
+        PRAGMA journal_size_limit = 1048576; PRAGMA secure_delete = ON
         """)
       try database.addTextFunction("spaced") { SearchWords.spaced($0) }
       try database.migrate(Schema.migrations)

@@ -121,7 +121,7 @@ public struct EventBatch: Sendable, Equatable {
 public enum KnownKinds {
   private static let ofMessages = [
     "radio", "message", "channel", "gap", "outgoing", "reaction", "command", "document", "bucket_gap", "radio_gap",
-    "power", "allowance", "alert",
+    "power", "allowance", "alert", "deletion",
   ]
   private static let ofNodes = [
     "contact", "contact_removed", "advert", "telemetry", "node_status", "ways", "route", "node_neighbours",

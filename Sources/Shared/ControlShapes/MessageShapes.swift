@@ -262,6 +262,11 @@ extension Shape {
     public let candidates = Field<[String]?>("candidates", "ambiguous: what it may be")
   }
   public struct Ok: Sendable { @inlinable public init() {}; public let ok = Field<Bool>("ok", "always true") }
+  public struct Deletion: Sendable { @inlinable public init() {}
+    public let received = Field<Int64>("received", "received messages that are deleted")
+    public let sent = Field<Int64>("sent", "sent ones")
+    public let waiting = Field<Int64>("waiting", "messages that have not been sent yet, and stay")
+  }
   public struct SentDatagram: Sendable { @inlinable public init() {}
     public let channel = Field<String>("channel", "the channel's digest")
     public let channelName = Field<String>("channel_name")

@@ -8,6 +8,7 @@ public enum Route: String, CaseIterable, Sendable {
   case startSync = "POST /v1/sync"
 
   case messages = "GET /v1/messages"
+  case deleteMessages = "POST /v1/messages/delete"
   case conversations = "GET /v1/conversations"
   case markRead = "POST /v1/conversations/read"
   case setLevel = "POST /v1/conversations/level"

@@ -138,6 +138,7 @@ extension Shape {
     public let oldestSeq = Field<Int64>("oldest_seq")
     public let journalBytes = Field<Int64>("journal_bytes")
     public let sizeBytes = Field<Int64>("size_bytes")
+    public let deleting = Field<Int64?>("deleting", "a deletion is under way, and has deleted so many messages")
     public let unindexed = Field<Int64>("unindexed", "messages that the next search indexes first")
     public let givenUp = Field<Int64?>("given_up", "events that were deleted before every upstream had them, since the store was made")
     public let givenUpAt = Field<Int64?>("given_up_at", "when this last happened")

@@ -203,6 +203,7 @@ enum Show {
       "store     \(messages), \(nodes) (\(store[row.contactsOnRadio] ?? 0) on the "
         + "radio), seq \(store[row.lastSeq] ?? 0), \(size((store[row.sizeBytes] ?? 0)))")
     trouble(store)
+    if let deleted = store[row.deleting] { print("          deleting: \(counted(deleted, "message")) so far") }
     if let events = store[row.givenUp] {
       print(
         "          \(counted(events, "event", ("was", "were"))) deleted before every upstream had them, the last \(time(store[row.givenUpAt]))"

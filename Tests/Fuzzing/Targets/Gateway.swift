@@ -198,6 +198,7 @@ private final class Operations: GatewayOperations {
 
   func documentsChanged() {}
   func memoryWasUsed() {}
+  func deletionBegan() {}
   func setWebPassword(_ hash: String?) throws(Refusal) {}
   func configurationMistakes() -> [String] { [] }
   var overrides: [SettingOverride] { [] }

@@ -34,7 +34,7 @@ import Testing
     "upstream": #""hub""#, "command": #""ver""#, "direction": #""both""#, "slot": "7", "name_hex": #""7272""#,
     "address": #""no""#,
     "secret": #""00112233445566778899aabbccddeeff""#, "flood": "false", "state": #""open""#, "export": "true",
-    "data_type": "1", "data": #""00ff""#,
+    "count": "true", "data_type": "1", "data": #""00ff""#,
     "/v1/contacts/add key": key, "/v1/contacts/put key": key, "/v1/channels/add channel": #""other""#,
     "/v1/contacts/add name": #""added""#, "/v1/node/tags value": #"["a"]"#, "/v1/channels/relay value": "true",
     "/v1/blocks/add channel": "null", "/v1/blocks/remove channel": "null",
@@ -176,7 +176,7 @@ import Testing
     for name in try FileManager.default.contentsOfDirectory(atPath: folder.path()) {
       let text = try String(contentsOf: folder.appending(path: name), encoding: .utf8)
       let reading =
-        /(?:query\[|(?:number|time|place)\(request, |body\.(?:string|optional|flag|integer|any)\(|body\.whole\[|request\.body\)\)\?\[)"(\w+)"/
+        /(?:query\[|(?:number|time|place)\(request, |body\.(?:string|optional|flag|integer|any|array)\(|body\.whole\[|request\.body\)\)\?\[)"(\w+)"/
       read.formUnion(text.matches(of: reading).map { String($0.1) })
     }
     for (_, _, operation) in operations {

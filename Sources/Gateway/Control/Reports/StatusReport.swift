@@ -236,7 +236,7 @@ struct StatusReport {
     let (messages, contacts) = (try store.messageCount(), try store.contactCount(onRadio: false))
     let (onRadio, size) = (try store.contactCount(onRadio: true), try store.size())
     let unindexed = try store.unindexedMessages()
-    let givenUp = try store.givenUp()
+    let (givenUp, deleting) = (try store.givenUp(), try store.deletedSoFar())
     json.object(Shape.Status().store) { json in
       let row = Shape.Store()
       json.field(row.messages, messages)
@@ -246,6 +246,7 @@ struct StatusReport {
       json.field(row.oldestSeq, store.journalSize.oldest)
       json.field(row.journalBytes, store.journalSize.bytes)
       json.field(row.sizeBytes, size)
+      json.field(row.deleting, deleting)
       json.field(row.unindexed, unindexed)
       json.field(row.givenUp, givenUp?.events)
       json.field(row.givenUpAt, givenUp?.at)

@@ -194,7 +194,7 @@ struct ConversationsAPI {
     return .done
   }
 
-  private func conversation(with text: String) throws(Refusal) -> ConversationName {
+  func conversation(with text: String) throws(Refusal) -> ConversationName {
     switch try Addressing(store).find(text) {
     case .channel(let channel): .channel(channel.secret.digest)
     case .contact(let stored): .node(stored.contact.key.prefix)

@@ -27,6 +27,7 @@ final class StoreMaintenance {
   private var isTrimming = false
   private var isTrimmingMessages = false
   private var isIndexing = false
+  private var isDeleting = false
   private var isWaitingForCalm = false
   private var isMemoryDue = false
   private var commitTimer: LoopTimer?
@@ -59,6 +60,7 @@ final class StoreMaintenance {
     while true {
       await trimJournal()
       await trimMessages()
+      deletionBegan()
       tellOfForgottenNodes()
       await indexMessages()
       alerts?.hourHasPassed()
@@ -212,6 +214,36 @@ final class StoreMaintenance {
       } while removed > 0
     } catch {
       log.warning("removing old messages failed: \(error)")
+    }
+  }
+
+  /// A deletion that a kill has cut off goes on after the start, and one that the disk refuses an hour later.
+  func deletionBegan() {
+    guard !isDeleting, !isOver else { return }
+    isDeleting = true
+    tasks.begin {
+      await self.deleteMessages()
+      self.isDeleting = false
+    }
+  }
+
+  /// Deletes in pieces, so that no other work waits.
+  private func deleteMessages() async {
+    do {
+      var step = Store.DeletionStep.goesOn
+      while step != .idle {
+        let moment = Moment(loop.wallClock)
+        try await store.save { store throws(SQLiteError) in step = try store.continueDeletions(at: moment) }
+        if step == .logIsLeft {
+          try store.overwriteLog()
+          try await store.save { store throws(SQLiteError) in try store.endDeletions() }
+        }
+        if step != .idle { try await loop.sleep(for: Self.pause) }
+      }
+    } catch is CancellationError {
+      return
+    } catch {
+      log.warning("deleting messages is interrupted, and goes on within an hour: \(error)")
     }
   }
 

@@ -22,6 +22,7 @@ final class DaemonOperations: GatewayOperations {
   func removeUpstream(_ name: String) throws(Refusal) { try daemon.removeUpstream(name) }
   func documentsChanged() { daemon.documentsChanged() }
   func memoryWasUsed() { maintenance.memoryWasUsed() }
+  func deletionBegan() { maintenance.deletionBegan() }
   var powerReport: PowerReport { power.report }
   var alertRules: [(name: String, sentence: String)] { daemon.alerts.rules.map { ($0.rule.rawValue, $0.sentence) } }
   var shownBacklog: Int64 { daemon.publisher.backlog.events }

@@ -98,7 +98,7 @@ final class ChannelExchange {
       if try store.hasHeard(identity) { return .known }
       // Another gateway on this mesh has heard our own radio, and reported the message.
       if try store.hasSaid(Text(update.text), on: update.channel, senderTime: update.senderTime) { return .known }
-      if try store.outgoing(key: key) != nil { return .known }
+      if try store.hasOutgoing(key: key) { return .known }
       guard mayHaveSent(update.gateway, key) else { return .leftOut(.tooMany) }
       return send(update, key, on: channel, within: settings.longestAge - min(age, settings.longestAge))
     } catch {

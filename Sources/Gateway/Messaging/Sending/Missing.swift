@@ -10,6 +10,7 @@ public enum Missing: Equatable, Sendable, CustomStringConvertible {
   case addressee(String)
   /// A received message, by its number.
   case message(Int64)
+  case deletable(Int64)
   /// An outgoing message, by its id.
   case outgoing(String)
   case conversation(String)
@@ -30,6 +31,7 @@ public enum Missing: Equatable, Sendable, CustomStringConvertible {
     case .node(let name): "no known node is named \"\(name)\": see meshpost contacts"
     case .addressee(let name): "no known node and no channel is named \"\(name)\": see meshpost contacts and channels"
     case .message(let number): "there is no message \(number), or none that can be reacted to: see meshpost messages"
+    case .deletable(let number): "there is no received message \(number): see meshpost messages"
     case .outgoing(let key): "there is no outgoing message \"\(key)\": see meshpost sent"
     case .conversation(let name): "there is no conversation \"\(name)\" yet: it begins with its first message"
     case .radio(let name): "no radio \"\(name)\" was ever attached: see meshpost radio list"

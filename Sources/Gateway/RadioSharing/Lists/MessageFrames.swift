@@ -28,6 +28,7 @@ extension StoredMessage {
       return .datagram(
         ChannelDatagram(
           snr: snr ?? SNR(quarters: 0), slot: slot, path: path, dataType: dataType ?? 0, data: text.bytes))
+    case .deleted: return nil
     }
   }
 }

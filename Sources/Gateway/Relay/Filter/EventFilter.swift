@@ -69,6 +69,8 @@ public struct EventFilter: Equatable, Sendable {
   /// `store`: has the keys and channels that an event names in short.
   func passes(_ event: JournalEvent, _ store: Store) throws(StoreError) -> Bool {
     if let own, let passes = passesAsOwn(event, own) { return passes }
+    // It has no content: whoever has events is told that they are to go. A hub in any case, others like news of another kind.
+    if event.kind == EventKind.deletion.rawValue { return own != nil || kinds.isEmpty || kinds.contains(event.kind) }
     if endsOnly, !isEnd(event, store) { return false }
     if wantsWholeKeys, try isCausedByHook(event, store) { return false }
     // It costs queries: not for events that do not pass in any case.
@@ -145,7 +147,7 @@ public struct EventFilter: Equatable, Sendable {
     case .command: return try selectsCommand(body, store)
     // The gateway's own events belong to no channel or node: `kinds` must name them.
     case .radio, .radioGap, .power, .bucketGap, .allowance, .alert: return takes(kind)
-    case .gap: return true
+    case .gap, .deletion: return true
     // Kinds that a later version adds belong to nothing known here.
     case .packet, nil: return false
     }

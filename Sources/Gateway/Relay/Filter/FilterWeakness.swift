@@ -18,7 +18,7 @@ extension EventFilter {
     .route, .neighbours, .clock, .owner, .snapshot,
   ]
   private static let ofTheGateway: Set<EventKind> = [
-    .radio, .radioGap, .power, .bucketGap, .allowance, .alert, .document, .command,
+    .radio, .radioGap, .power, .bucketGap, .allowance, .alert, .document, .command, .deletion,
   ]
 
   /// The weaknesses of the written lists. `nil`: the key is missing; an empty list is deliberate.

@@ -151,7 +151,8 @@ extension JournalReader {
         try store.readJournal(after: max(0, end - width), lane: lane) { [filter, store] event, isSound in
           guard event.seq <= end else { return false }
           // `try?`: the same.
-          if isSound, Lane(kind: event.kind) == lane, (try? filter.passes(event, store, nil)) == true {
+          if isSound, !event.isDeleted, Lane(kind: event.kind) == lane, (try? filter.passes(event, store, nil)) == true
+          {
             found = event.seq
           }
           return true
@@ -167,7 +168,7 @@ extension JournalReader {
     // An unreadable store fails the next reading of events, too.
     _ = store.ifReadable {
       try store.readJournal(after: seq - 1, limit: 1) { event, isSound in
-        guard event.seq == seq, isSound, let body = event.json else { return false }
+        guard event.seq == seq, isSound, !event.isDeleted, let body = event.json else { return false }
         digest = EventContent.digest(at: event.at, kind: event.kind, body: body)
         return false
       }

@@ -24,6 +24,8 @@ public enum EventKind: String, Sendable, CaseIterable {
   case ways
   /// The path to a node has changed.
   case route
+  /// Events were deleted, by their numbers; or the place of one that was.
+  case deletion
   /// A packet that the radio heard, for any recipient; only if an upstream wants packets.
   case packet
 }

@@ -60,7 +60,7 @@ extension EventKind {
     switch self {
     case .message, .outgoing, .reaction, .command, .document, .bucketGap, .radioGap, .power, .radio, .channel,
       .allowance,
-      .alert, .gap:
+      .alert, .deletion, .gap:
       .messages
     case .contact, .contactRemoved, .advert, .telemetry, .status, .ways, .route, .neighbours, .clock, .owner, .snapshot:
       .nodes

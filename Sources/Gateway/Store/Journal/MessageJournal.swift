@@ -76,13 +76,16 @@ extension Store {
   }
 
   func body(of event: MessageEvent) -> [UInt8] {
-    EventBody.message(event.message, channelName: event.channelName, radio: event.radio.flatMap { mark(ofRadio: $0) })
+    guard event.message.kind != .deleted else { return Tombstone.body }
+    return EventBody.message(
+      event.message, channelName: event.channelName, radio: event.radio.flatMap { mark(ofRadio: $0) })
   }
 
   func journalEvent(_ event: MessageEvent, withBody: Bool = true) -> JournalEvent {
     JournalEvent(
       seq: event.seq, at: event.message.received.milliseconds, trusted: event.message.received.trusted,
-      kind: EventKind.message.rawValue, body: withBody ? body(of: event) : [], size: event.size)
+      kind: (event.message.kind == .deleted ? EventKind.deletion : .message).rawValue,
+      body: withBody ? body(of: event) : [], size: event.size)
   }
 
   /// Call it when the store is opened, after reading the ends of the journal.
@@ -144,7 +147,7 @@ extension Store {
     ) { ($0.integer(0), $0.integer(1)) }
   }
 
-  private func messageEvent(id: Int64) throws(SQLiteError) -> (event: MessageEvent, isSound: Bool)? {
+  func messageEvent(id: Int64) throws(SQLiteError) -> (event: MessageEvent, isSound: Bool)? {
     try database.first(
       "SELECT \(Self.messageColumns), \(MessageEvent.columns) FROM messages WHERE id = ?", [.integer(id)]
     ) { Self.messageEvent($0) }

@@ -148,6 +148,7 @@ struct Said {
     case .channel, .datagram:
       place = channel.map { .channel($0) }
       self.name = name
+    case .deleted: break
     }
     isDirect = kind == .direct || kind == .cli
     self.text = text

@@ -120,7 +120,7 @@ extension Store {
     let words = expression == nil ? "?1 IS NULL" : "o.id IN (SELECT rowid FROM sent_words WHERE sent_words MATCH ?1)"
     return try database.rows(
       """
-      SELECT o.place, o.id FROM outgoing o WHERE \(words) AND (o.place, o.id) > (?2, ?3) AND (o.place, o.id) < (?4, ?5)
+      SELECT o.place, o.id FROM outgoing o WHERE \(words) AND o.state <> \(Tombstone.word) AND (o.place, o.id) > (?2, ?3) AND (o.place, o.id) < (?4, ?5)
         AND o.created_at BETWEEN ?6 AND ?7 AND (?8 IS NULL OR o.radio = ?8) AND (?9 IS NULL OR o.recipient = ?9)
         AND (?10 IS NULL OR o.channel = ?10) AND (?11 IS NULL OR substr(o.recipient, 1, 6) = ?11)
         ORDER BY o.place \(order), o.id \(order) LIMIT ?12

@@ -34,8 +34,8 @@ public struct Conversation: Equatable, Sendable {
 extension Store {
   /// Messages added to the list in one transaction.
   public static let listStep: Int64 = 2048
-  private static let listed = "conversations_listed"
-  private static let listedSent = "conversations_listed_sent"
+  static let listed = "conversations_listed"
+  static let listedSent = "conversations_listed_sent"
   /// So many of the newest messages are counted again: more unread ones count as so many, and an older mention is not found.
   private static let maxCounted: Int64 = 10_000
 

@@ -36,7 +36,7 @@ public enum ConversationName: Hashable, Sendable, CustomStringConvertible {
     case .channel:
       guard let channel = message.channel else { return nil }
       self = .channel(channel)
-    case .cli, .datagram: return nil
+    case .cli, .datagram, .deleted: return nil
     }
   }
 

@@ -6,7 +6,11 @@ import SQLite
 
 /// A stored message.
 public struct StoredMessage: Equatable, Sendable {
-  public enum Kind: String, Sendable { case direct, room, cli, channel, datagram }
+  public enum Kind: String, Sendable {
+    case direct, room, cli, channel, datagram
+    /// Only the message's place is left (`Tombstone`). No query returns one, except as an event.
+    case deleted
+  }
 
   public var id: Int64
   public var kind: Kind
@@ -250,9 +254,9 @@ extension Store {
   /// `nil`: there is none with this id, any more.
   public func message(id: Int64) throws(StoreError) -> StoredMessage? {
     try translating { () throws(SQLiteError) -> StoredMessage? in
-      var found = try database.first("SELECT \(Self.messageColumns) FROM messages WHERE id = ?", [.integer(id)]) {
-        Self.message($0)
-      }
+      var found = try database.first(
+        "SELECT \(Self.messageColumns) FROM messages WHERE id = ? AND kind <> \(Tombstone.word)", [.integer(id)]
+      ) { Self.message($0) }
       if let author = found?.author { found?.authorName = try nameOfAuthor(author) }
       return found
     }

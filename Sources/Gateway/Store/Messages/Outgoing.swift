@@ -152,6 +152,8 @@ extension Store {
   public func updateOutgoing(
     _ message: OutgoingMessage, at moment: Moment, isWhole: Bool = false, isTold: Bool = true
   ) throws(SQLiteError) {
+    // A late state of a deleted message has its text.
+    guard try database.value(Self.isDeleted, .integer(message.id)) == nil else { return }
     guard isTold || message.endedAt != nil else { return try updateRow(message, newest: nil) }
     if isWhole, message.state == .heldForRecipient, try isToldAsHeld(message.id) {
       return try updateRow(message, newest: nil)
@@ -195,15 +197,23 @@ extension Store {
     ]
   }
 
+  private static let isDeleted = "SELECT 1 FROM outgoing WHERE id = ? AND state = \(Tombstone.word)"
+  private static let isThere = "state <> \(Tombstone.word)"
+
   public func outgoing(id: Int64) throws(StoreError) -> OutgoingMessage? {
-    try oneOutgoing("id = ?", .integer(id))
+    try oneOutgoing("id = ? AND \(Self.isThere)", .integer(id))
   }
 
   public func outgoing(key: String) throws(StoreError) -> OutgoingMessage? {
-    try oneOutgoing("key = ?", .text(key))
+    try oneOutgoing("key = ? AND \(Self.isThere)", .text(key))
   }
 
-  /// Within a `write`.
+  /// Whether there was ever a message with this key: one that was deleted is not sent again.
+  public func hasOutgoing(key: String) throws(StoreError) -> Bool {
+    try value("SELECT 1 FROM outgoing WHERE key = ?", .text(key)) != nil
+  }
+
+  /// Within a `write`. A deleted message has failed, and is empty.
   public func readOutgoing(key: String) throws(SQLiteError) -> OutgoingMessage? {
     try readOneOutgoing("key = ?", .text(key))
   }
@@ -212,8 +222,11 @@ extension Store {
   /// name of the radio. `senderTime`: the message's own time, in seconds since 1970.
   public func hasSaid(_ text: Text, on channel: String, senderTime: UInt32) throws(StoreError) -> Bool {
     try value(
-      "SELECT 1 FROM outgoing WHERE sender_time = ? AND kind = 'channel' AND channel = ? AND text = ? LIMIT 1",
-      .integer(Int64(senderTime)), .text(channel), .blob(text.bytes)) != nil
+      """
+      SELECT 1 FROM outgoing WHERE sender_time = ? AND kind = 'channel'
+        AND (channel = ? AND text = ? OR state = \(Tombstone.word) AND codes = ?) LIMIT 1
+      """, .integer(Int64(senderTime)), .text(channel), .blob(text.bytes),
+      .blob(Tombstone.digest(of: text, on: channel, senderTime: senderTime))) != nil
   }
 
   /// The newest message of the attached radio with this ack code, among those that are not in memory: failed messages,
@@ -261,7 +274,7 @@ extension Store {
       """
       id > ?1 AND (id >= ifnull((SELECT id FROM outgoing WHERE \(whose) ORDER BY id DESC LIMIT 1 OFFSET ?2), 0)
         OR id IN (SELECT id FROM outgoing WHERE ended_at IS NULL))
-      AND \(whose) ORDER BY id
+      AND \(whose) AND \(Self.isThere) ORDER BY id
       """, [.integer(after), .integer(Int64(clamping: max(0, limit - 1))), .optional(radio)], row)
   }
 
@@ -311,7 +324,7 @@ extension Store {
       channel: row.textIfAny(6), text: Text(bytes: row.blob(7)),
       created: Moment(milliseconds: row.integer(15), trusted: row.integer(16) != 0), lifetime: row.integer(17))
     message.state = OutgoingState(rawValue: row.text(8)) ?? .failed
-    message.reason = row.textIfAny(9)
+    message.reason = row.text(8) == "deleted" ? "deleted" : row.textIfAny(9)
     message.senderTime = row.integerIfAny(10).map { UInt32(truncatingIfNeeded: $0) }
     message.attempts.next = UInt8(truncatingIfNeeded: row.integer(11))
     (message.attempts.accepted, message.attempts.floods) = (Int(row.integer(12)), Int(row.integer(13)))

@@ -242,7 +242,8 @@ extension Store {
     case .room:
       let author = message.author.map { Hex.string($0) } ?? peer
       return ReactionPlace(conversation: peer, sender: author, radio: message.radio)
-    case .direct, .cli, .datagram: return ReactionPlace(conversation: peer, sender: peer, radio: message.radio)
+    case .direct, .cli, .datagram, .deleted:
+      return ReactionPlace(conversation: peer, sender: peer, radio: message.radio)
     }
   }
 

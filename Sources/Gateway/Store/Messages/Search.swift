@@ -10,7 +10,7 @@ extension Store {
   /// Messages added to an index in one transaction.
   public static let indexStep: Int64 = 256
   static let indexed = "search_indexed"
-  private static let indexedSent = "search_indexed_sent"
+  static let indexedSent = "search_indexed_sent"
 
   /// The number of messages that the indexes lack.
   public func unindexedMessages() throws(StoreError) -> Int64 {
@@ -81,7 +81,7 @@ extension Store {
     let columns = Self.messageColumns.split(separator: ",").map { "m.\($0.drop { $0.isWhitespace })" }
     let source =
       expression == nil
-      ? "messages m WHERE ?1 IS NULL AND m.id > ?2 AND m.id < ?3"
+      ? "messages m WHERE ?1 IS NULL AND m.kind <> \(Tombstone.word) AND m.id > ?2 AND m.id < ?3"
       : "words w JOIN messages m ON m.id = w.rowid WHERE words MATCH ?1 AND w.rowid > ?2 AND w.rowid < ?3"
     let order = "\(expression == nil ? "m.id" : "w.rowid") \(oldestFirst ? "ASC" : "DESC")"
     try database.each(

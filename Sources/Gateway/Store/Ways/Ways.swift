@@ -13,15 +13,15 @@ public enum MessageNumber: Hashable, Sendable {
   /// Whole texts: making them for each message would cost time, too.
   fileprivate var readingWays: String {
     switch self {
-    case .received: "SELECT ways FROM messages WHERE id = ?"
-    case .sent: "SELECT ways FROM outgoing WHERE id = ?"
+    case .received: "SELECT ways FROM messages WHERE id = ? AND kind <> 'deleted'"
+    case .sent: "SELECT ways FROM outgoing WHERE id = ? AND state <> 'deleted'"
     }
   }
 
   fileprivate var writingWays: String {
     switch self {
-    case .received: "UPDATE messages SET ways = ? WHERE id = ?"
-    case .sent: "UPDATE outgoing SET ways = ? WHERE id = ?"
+    case .received: "UPDATE messages SET ways = ? WHERE id = ? AND kind <> 'deleted'"
+    case .sent: "UPDATE outgoing SET ways = ? WHERE id = ? AND state <> 'deleted'"
     }
   }
 
@@ -53,6 +53,9 @@ extension Store {
       return (found.copies, found.more)
     }
   }
+
+  /// The newest event that told copies of the message; 0: none did.
+  func newestEventOfCopies(_ message: MessageNumber) throws(SQLiteError) -> Int64 { try readCopies(of: message).event }
 
   private func readCopies(of message: MessageNumber) throws(SQLiteError) -> KeptCopies {
     try readCopiesIfThere(message) ?? KeptCopies()
@@ -86,7 +89,8 @@ extension Store {
   /// The newest received messages, with a copy that no event has told.
   public func eachNewest(_ limit: Int, _ row: (StoredMessage, _ hasNews: Bool) -> Void) throws(StoreError) {
     try every(
-      "SELECT \(Self.messageColumns), ways FROM messages ORDER BY id DESC LIMIT ?", [.integer(Int64(clamping: limit))]
+      "SELECT \(Self.messageColumns), ways FROM messages WHERE kind <> \(Tombstone.word) ORDER BY id DESC LIMIT ?",
+      [.integer(Int64(clamping: limit))]
     ) { row(Self.message($0), KeptCopies(decoding: $0.blobIfAny(19) ?? []).hasNews) }
   }
 

@@ -16,6 +16,7 @@ enum HubSchema {
       dialect == .sqlite ? "SELECT 1" : links, gatewayChannels(dialect),
       steadyClock, signInKey, reading, tokenGateways, retention, replaced, told, contactClocks, wantedHearers,
       sources(dialect), queueClock, settled, waysByMessage(dialect), statesByTime, pushes, messagesByTime, search,
+      deletions,
     ]
     return all.enumerated().map { index, sql in
       (index + 1, dialect == .sqlite ? sql.replacing("@ID", with: "INTEGER PRIMARY KEY AUTOINCREMENT") : postgres(sql))
@@ -293,6 +294,11 @@ enum HubSchema {
     CREATE TABLE search_blocks(through INTEGER PRIMARY KEY, positions TEXT NOT NULL);
     CREATE TABLE search_places(
       through INTEGER NOT NULL, slot INTEGER NOT NULL, places TEXT NOT NULL, PRIMARY KEY(through, slot))
+    """
+
+  /// What each gateway has deleted, for good: identities of messages, and names of events (`GatewayDeletion`).
+  private static let deletions = """
+    CREATE TABLE deleted_messages(gateway TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY(gateway, name)) WITHOUT ROWID
     """
 
   /// Before every time that a list may begin with.

@@ -36,7 +36,8 @@ final class SQLiteHubDatabase: HubDatabase {
       guard access(location, F_OK) == 0 else { throw SQLiteError(code: 14, message: "\(location): no such file") }
       database = try Database(location: location)
       try database.execute(
-        "PRAGMA busy_timeout = 5000; PRAGMA synchronous = FULL; PRAGMA query_only = \(writes ? "OFF" : "ON")")
+        "PRAGMA busy_timeout = 5000; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA query_only = \(writes ? "OFF" : "ON")"
+      )
     } catch {
       throw HubDatabaseError(error)
     }
@@ -55,7 +56,7 @@ final class SQLiteHubDatabase: HubDatabase {
         PRAGMA busy_timeout = \(patience.components.seconds * 1000); PRAGMA page_size = \(Self.pageSize);
         PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
         PRAGMA wal_autocheckpoint = \(Self.logBytes / Self.pageSize); PRAGMA journal_size_limit = \(Self.logBytes);
-        PRAGMA cache_size = -16000
+        PRAGMA cache_size = -16000; PRAGMA secure_delete = ON
         """)
       try database.migrate(HubSchema.steps(.sqlite).map { Migration(number: $0.number, sql: $0.sql) })
     } catch {

@@ -39,6 +39,8 @@ extension HubStore {
     func isSame(as event: PreparedEvent) -> Bool {
       if event.event.kind == EventContent.gap { return true }
       let other = StoredEvent(event)
+      // What was deleted at one end is the same event at the other.
+      if body == EmptiedEvent.body || other.body == EmptiedEvent.body { return at == other.at }
       guard kind == other.kind, at == other.at else { return false }
       return body == other.body || canonical == other.canonical
     }
@@ -66,7 +68,8 @@ extension HubStore {
 
     var digest: String? {
       // `try?`: as above.
-      guard kind != EventContent.gap, let value = try? JSONValue(parsing: Array(body.utf8)) else { return nil }
+      guard kind != EventContent.gap, body != EmptiedEvent.body, let value = try? JSONValue(parsing: Array(body.utf8))
+      else { return nil }
       return EventContent.digest(at: at, kind: kind, body: value)
     }
   }

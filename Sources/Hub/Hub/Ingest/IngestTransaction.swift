@@ -24,6 +24,8 @@ extension HubStore {
       var work = IngestWork()
       work.refused = refused
       let known = try begin(batches, &work)
+      var batches = batches
+      try emptyDeleted(&batches, of: work.deleters)
       decide(batches, known, &work)
       try limitEpochs(work.newEpochs, work)
       try findMoved(&work)
@@ -72,8 +74,11 @@ extension HubStore {
     let wantedCall = HubCall(
       "SELECT w.hearer, w.gateway FROM @rows JOIN wanted_hearers w ON w.hearer = v.gateway", ["gateway": gateways]
     ) { wanted[$0.text(0), default: []].append($0.text(1)) }
-    try database.perform(database.locking(gateways) + [positions, wantedCall], begins: true, ends: false)
-    work.named.takers = wanted
+    var deleters: Set<String> = []
+    try database.perform(
+      database.locking(gateways) + [positions, wantedCall, findingDeleters(gateways) { deleters.insert($0) }],
+      begins: true, ends: false)
+    (work.named.takers, work.deleters) = (wanted, deleters)
     work.newest = newest
     for epoch in epochs where known[epoch] == nil {
       known[epoch] = Progress()
@@ -178,6 +183,7 @@ extension HubStore {
     var (heardByWanted, toldOfWanted): ([MessageReport], Set<MessageHearer>) = ([], [])
     var known: Set<EventKey> = []
     var joined: Set<GatewayChannel> = []
+    var (gone, emptied): (Set<String>, [GatewayEpoch: [PreparedEvent]]) = ([], [:])
     for batch in work.storedBatches {
       for event in batch.events {
         let key = batch.key(event)
@@ -205,18 +211,25 @@ extension HubStore {
           guard let body = Self.markedOffRadio(contacts[place]?.body ?? work.removed[place]) else { break }
           contacts[place] = StoredContact(body, event.event, came: batch.at)
         case .radio(let name): radios[batch.gateway] = name
+        case .emptied: emptied[batch.gatewayEpoch, default: []].append(event)
+        case .deletion(let deletion):
+          gone.formUnion(try delete(deletion, of: batch.gateway, epoch: batch.epoch))
         case .command: try endCommand(event.event, of: batch.gateway, now: batch.at)
         case .alert(let report): try storeAlert(report, of: batch.gateway, now: batch.at)
         case .document: try mergeDocument(event.event, from: batch.gateway, now: batch.at)
         }
       }
     }
-    for entry in channelUpdates.all {
+    for (place, events) in emptied {
+      gone.formUnion(try delete(GatewayDeletion(events), of: place.gateway, epoch: place.epoch))
+    }
+    for entry in channelUpdates.all where !gone.contains(entry.hearing.heard.identity) {
       guard let channel = entry.hearing.heard.channel, let update = entry.update else { continue }
       updates[BucketKey(scope: "", name: "channel/\(channel)"), default: []].append(update)
     }
     // Gateways that take messages of named hearers have lists of their own. The lists cost the other gateways nothing.
-    for (place, list) in heardLists(heardByWanted, work) { updates[place] = list }
+    let stillHeard = heardByWanted.filter { !gone.contains($0.heard.identity) }
+    for (place, list) in heardLists(stillHeard, work) { updates[place] = list }
     try reportConflicts(work)
     var numbered: [BucketKey: (last: Int64, at: Int64)] = [:]
     let calls =

@@ -57,6 +57,8 @@ extension HubStore {
     /// For each gateway the epoch that began last.
     var newest: [String: String] = [:]
     var unknown: Set<GatewayEpoch> = []
+    /// Gateways that have deleted something.
+    var deleters: Set<String> = []
     var accepted: [PreparedBatch] = []
     /// The accepted batches as they are stored: conflicting events of senders that do not handle conflicts are under another epoch.
     var storedBatches: [PreparedBatch] = []

@@ -31,13 +31,16 @@ struct PreparedEvent: Sendable {
     /// Rare, and done one by one.
     case command, document
     case alert(AlertReport)
+    case deletion(GatewayDeletion)
+    /// It was deleted before it came.
+    case emptied
 
     /// What it costs in ordinary events, which a transaction stores together. The others are up to eight round trips to
     /// a server each.
     var cost: Int {
       switch self {
-      case .none, .heard, .contact, .contactRemoved, .radio: 1
-      case .command, .document, .alert: 20
+      case .none, .heard, .contact, .contactRemoved, .radio, .emptied: 1
+      case .command, .document, .alert, .deletion: 20
       }
     }
   }
@@ -72,13 +75,14 @@ struct PreparedEvent: Sendable {
       case "radio": .radio(name: HubBounds.cut(event.body["name"]?.string, HubBounds.nameBytes))
       case "message": .heard(Heard(event, from: gateway, epoch: epoch))
       case "command": .command
+      case EmptiedEvent.kind: GatewayDeletion(event.body).map { .deletion($0) } ?? .emptied
       case "document": .document
       case "alert", "power": AlertReport(event).map { .alert($0) } ?? .none
       default: .none
       }
     switch effect {
     case .command, .document: break
-    case .none, .heard, .contact, .contactRemoved, .radio, .alert: self.event.body = .null
+    case .none, .heard, .contact, .contactRemoved, .radio, .alert, .deletion, .emptied: self.event.body = .null
     }
   }
 
