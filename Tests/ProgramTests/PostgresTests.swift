@@ -366,7 +366,7 @@ extension WholeProgramTests {
       post("a", 1, [message("both"), message("own"), sent])
       post("b", 1, [message("both")], at: Int(taken))
       let named =
-        #"[{"seq":1,"at":1,"id":1},{"seq":2,"at":2,"id":2},{"seq":3,"last":3,"outgoing":"k"},{"seq":9,"at":9}]"#
+        #"[{"seq":1,"at":1,"id":1},{"seq":2,"at":2,"id":2},{"seq":3,"at":3,"outgoing":"k"},{"seq":9,"at":9}]"#
       post("a", 4, [("deletion", #"{"events":\#(named)}"#)], at: Int(taken))
       // Again, as a clone of its card has them; and one that came as deleted, before its original.
       post("a", 1, [message("both"), message("own"), sent], epoch: "f")

@@ -158,6 +158,7 @@ public struct HubServer: Sendable {
         }
       },
       Task { [api] in await api.watch.run() }, Task { await maintenance.run() },
+      Task { [api] in await DeletionService(store: api.stores.maintenance).run() },
       Task { [api] in await SearchIndexer(reader: api.stores.monitor, writer: api.stores.maintenance).run() },
       Task { [api] in await api.stores.testLock() },
       Task { [api] in if let web = api.web { await web.endRevoked(in: api.connections) } },

@@ -10,7 +10,7 @@ extension EarlierSchema {
 
   private static func hubSteps(onPostgres: Bool) -> [(number: Int, sql: String)] {
     [
-      (28, "DROP TABLE deleted_messages"),
+      (28, "DROP TABLE deleted_messages; DROP TABLE deletions"),
       (27, "DROP TABLE search_blocks; DROP TABLE search_places"),
       (26, "DROP INDEX messages_by_time; DROP INDEX heard_by_gateway"),
       (25, "DROP TABLE push_key; DROP TABLE push_subscriptions"),

@@ -296,9 +296,12 @@ enum HubSchema {
       through INTEGER NOT NULL, slot INTEGER NOT NULL, places TEXT NOT NULL, PRIMARY KEY(through, slot))
     """
 
-  /// What each gateway has deleted, for good: identities of messages, and names of events (`GatewayDeletion`).
+  /// What each gateway has deleted: identities of messages, and names of events (`GatewayDeletion`). `deletions`: events that are not emptied yet, but in the epochs up to `after`.
   private static let deletions = """
-    CREATE TABLE deleted_messages(gateway TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY(gateway, name)) WITHOUT ROWID
+    CREATE TABLE deleted_messages(gateway TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY(gateway, name)) WITHOUT ROWID;
+    CREATE TABLE deletions(
+      gateway TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, after TEXT NOT NULL,
+      PRIMARY KEY(gateway, seq, at)) WITHOUT ROWID
     """
 
   /// Before every time that a list may begin with.

@@ -1,54 +1,68 @@
 // SPDX-License-Identifier: MIT
 
 import JSON
+import MeshCrypto
 
 /// What a gateway has deleted, as its event `deletion` tells it: docs/hub-protocol.md, "Deletion".
 struct GatewayDeletion: Sendable {
-  enum Entry: Sendable {
-    case event(seq: Int64, at: Int64)
-    /// The events of a sent message, from its first to its last.
-    case sent(key: String, first: Int64, last: Int64)
+  /// An event by its number and its time: a number alone may be another event's, of another history.
+  struct Entry: Hashable, Sendable {
+    let seq: Int64
+    let at: Int64
+
+    var name: String { "event/\(seq)/\(at)" }
   }
 
-  /// A gateway names 100 in an event. A range is as long as a message is on its way.
-  private static let (mostEntries, longestRange, longestKey): (Int, Int64, Int) = (200, 10_000, 512)
+  /// A gateway names 100 in an event.
+  private static let mostEntries = 200
 
   let entries: [Entry]
-
-  /// Of events that came as deleted: a copy of the gateway may send them as they were.
-  init(_ emptied: [PreparedEvent]) { entries = emptied.map { .event(seq: $0.event.seq, at: $0.event.at) } }
 
   /// `nil`: it names none, such as one in the place of an event.
   init?(_ body: JSONValue) {
     entries = (body["events"]?.array ?? []).prefix(Self.mostEntries).compactMap { entry in
-      guard let seq = entry["seq"]?.count else { return nil }
-      if let key = entry["outgoing"]?.string, key.utf8.count <= Self.longestKey {
-        let last = entry["last"]?.count ?? seq
-        return .sent(key: key, first: seq, last: min(last, seq + Self.longestRange))
-      }
-      return entry["at"]?.integer.map { .event(seq: seq, at: $0) }
+      guard let seq = entry["seq"]?.count, let at = entry["at"]?.integer else { return nil }
+      return Entry(seq: seq, at: at)
     }
     if entries.isEmpty { return nil }
   }
-
-  fileprivate static func name(seq: Int64, at: Int64) -> String { "event/\(seq)/\(at)" }
-  fileprivate static func name(sent key: String) -> String { "outgoing/\(key)" }
 }
 
 /// An event of which only the place is left.
 enum EmptiedEvent {
   static let kind = "deletion"
   static let body = #"{"deleted":true}"#
+  /// Only events with messages can be deleted: whoever has a gateway's token hides no gap, no alert, and nothing of nodes.
+  private static let kinds = ["message", "outgoing", "reaction", "ways", "command"]
+
+  /// SQL: events `e` of these kinds that were not deleted. Of the others only `ways` keeps its kind.
+  fileprivate static let isDeletable =
+    "e.kind IN (\(kinds.map { "'\($0)'" }.joined(separator: ", "))) AND (e.kind <> 'ways' OR e.body <> '\(body)')"
+
+  /// `body`: of a command; only those that sent something.
+  fileprivate static func isDeletable(_ kind: String, _ body: JSONValue) -> Bool {
+    kinds.contains(kind) && (kind != "command" || body["result"]?["messages"]?.array != nil)
+  }
+
+  /// The name of a sent message: what it says and when somebody wanted it sent. Its id alone may be another message's after a restore of the gateway's
+  /// database. `nil`: the event has no text.
+  fileprivate static func nameOfSent(_ body: JSONValue) -> String? {
+    guard let key = body["id"]?.string, let text = body["text"]?.string else { return nil }
+    let parts = [key, body["created_at"]?.integer.map { String($0) } ?? "", text]
+    return "sent/" + Digest.sha256(Array(parts.joined(separator: "\0").utf8)).prefix(16).hex
+  }
 }
 
 extension PreparedEvent {
   /// The names by which it may have been deleted.
   fileprivate var deletionNames: [String] {
-    var names = [GatewayDeletion.name(seq: event.seq, at: event.at)]
+    var names = [GatewayDeletion.Entry(seq: event.seq, at: event.at).name]
     if case .heard(let heard) = effect { names.append(heard.identity) }
     // `try?`: what is no JSON was refused before.
-    if event.kind == "outgoing", let key = (try? JSONValue(parsing: Array(body.utf8)))?["id"]?.string {
-      names.append(GatewayDeletion.name(sent: key))
+    if event.kind == "outgoing", let whole = try? JSONValue(parsing: Array(body.utf8)),
+      let name = EmptiedEvent.nameOfSent(whole)
+    {
+      names.append(name)
     }
     return names
   }
@@ -59,9 +73,57 @@ extension PreparedEvent {
   }
 }
 
+/// What a transaction spends on deletions at most: the rest is done later, in transactions of its own.
+struct DeletionBudget {
+  /// Places that are looked at, and bytes of the events there.
+  var (places, bytes) = (2000, 1 << 20)
+  /// Places at a time.
+  fileprivate static let step = 128
+
+  fileprivate var isLeft: Bool { places > 0 && bytes > 0 }
+}
+
+/// Deleted events in all epochs of a gateway, place by place: one may be older than the gateway's present epoch.
+private struct DeletionPlaces {
+  /// `after`: its places up to this epoch are done; empty: none is.
+  typealias Waiting = (entry: GatewayDeletion.Entry, after: String)
+
+  private let entries: [Waiting]
+  private let epochs: [String]
+  private var done = 0
+
+  /// Of entries that wait only the first has begun.
+  init(_ entries: [Waiting], in epochs: [String]) {
+    (self.entries, self.epochs) = (entries, epochs)
+    if let after = entries.first?.after { done = epochs.prefix { $0 <= after }.count }
+  }
+
+  private var count: Int { entries.count * epochs.count }
+
+  /// The next ones.
+  func next(_ most: Int) -> [(epoch: String, entry: GatewayDeletion.Entry)] {
+    (done..<min(count, done + most)).map { (epochs[$0 % epochs.count], entries[$0 / epochs.count].entry) }
+  }
+
+  mutating func pass(_ places: Int) { done += places }
+
+  /// What is left.
+  var left: [Waiting] {
+    guard done < count else { return [] }
+    let (whole, part) = done.quotientAndRemainder(dividingBy: epochs.count)
+    var left: [Waiting] = entries[whole...].map { ($0.entry, "") }
+    if part > 0 { left[0].after = epochs[part - 1] }
+    return left
+  }
+}
+
 /// Deletions by gateways. A gateway deletes what it has reported, and nothing of others; and nothing that it deleted comes back, in whatever epoch or
 /// batch it comes again.
 extension HubStore {
+  /// The most names that are remembered of a gateway, and events that wait to be emptied. It may be some thousands more: they are counted rarely.
+  private static let (mostNames, mostWaiting): (Int64, Int64) = (500_000, 100_000)
+  private static let deletionLog = ThrottledLog(HubLog.write)
+
   /// Finds gateways that have deleted something.
   func findingDeleters(_ gateways: [String], _ row: @escaping (String) -> Void) -> HubCall {
     HubCall(
@@ -75,7 +137,7 @@ extension HubStore {
     guard !deleters.isEmpty else { return }
     var names: [(gateway: String, name: String)] = []
     for batch in batches where deleters.contains(batch.gateway) {
-      for event in batch.events where event.body != EmptiedEvent.body {
+      for event in batch.events where EmptiedEvent.isDeletable(event.event.kind, event.event.body) {
         names += event.deletionNames.map { (batch.gateway, $0) }
       }
     }
@@ -88,47 +150,103 @@ extension HubStore {
     for place in batches.indices {
       guard let known = deleted[batches[place].gateway] else { continue }
       for index in batches[place].events.indices {
-        if batches[place].events[index].deletionNames.contains(where: known.contains) {
-          batches[place].events[index].empty()
-        }
+        let event = batches[place].events[index]
+        guard EmptiedEvent.isDeletable(event.event.kind, event.event.body),
+          event.deletionNames.contains(where: known.contains)
+        else { continue }
+        batches[place].events[index].empty()
       }
     }
   }
 
   /// Within a transaction of batches, behind its events. Returns the identities of messages that nobody has any more.
-  func delete(_ deletion: GatewayDeletion, of gateway: String, epoch: String) throws(HubDatabaseError) -> Set<String> {
-    let found = try find(deletion, of: gateway, epoch)
-    var (identities, copies, commands): ([String: String?], Set<String>, [String]) = ([:], [], [])
-    for event in found {
-      // `try?`: stored values were valid JSON when they arrived.
-      guard let body = try? JSONValue(parsing: Array(event.stored.body.utf8)) else { continue }
-      switch event.stored.kind {
-      case "message":
-        let whole = HubEvent(seq: event.seq, at: event.stored.at, trusted: true, kind: "message", body: body)
-        guard case .heard(let heard) = PreparedEvent(whole, from: gateway, epoch: event.epoch).effect else { continue }
-        identities.updateValue(heard.channel, forKey: heard.identity)
-        if let identity = Self.identity(ofCopies: body) { copies.insert(identity) }
-      case "command": if let id = body["id"]?.string { commands.append(id) }
-      default: break
-      }
+  ///
+  /// `budget`: what is beyond it waits for `continueDeletions`. So a stolen token costs no more than with other events.
+  func delete(
+    _ named: Set<GatewayDeletion.Entry>, of gateway: String, epoch: String, _ budget: inout DeletionBudget
+  ) throws(HubDatabaseError) -> Set<String> {
+    let entries = named.sorted { ($0.seq, $0.at) < ($1.seq, $1.at) }
+    try remember(entries.map(\.name), of: gateway)
+    var places = DeletionPlaces(entries.map { ($0, "") }, in: try epochs(of: gateway, and: epoch))
+    let gone = try empty(&places, of: gateway, &budget)
+    let left = places.left
+    guard !left.isEmpty else { return gone }
+    let waiting = try database.number(
+      "SELECT count(*) FROM (SELECT 1 FROM deletions WHERE gateway = ?1 LIMIT \(Self.mostWaiting)) d", gateway)
+    if waiting < Self.mostWaiting {
+      try database.perform([waitingFor(left, of: gateway)], begins: false, ends: false)
+    } else {
+      Self.deletionLog.say(
+        "gateway \(gateway) deletes more at once than this hub works on: \(left.count) events stay as they are, such as \(left[0].entry.seq)"
+      )
     }
-    try note(deletion, Array(identities.keys), of: gateway)
-    let ids = try found.map(\.id) + idsOfWays(copies.sorted(), of: gateway)
-    try database.perform(
+    return gone
+  }
+
+  private func waitingFor(_ left: [DeletionPlaces.Waiting], of gateway: String) -> HubCall {
+    HubCall(
+      into: "deletions",
       [
-        HubCall(
-          """
-          UPDATE events SET kind = CASE kind WHEN 'ways' THEN kind ELSE '\(EmptiedEvent.kind)' END,
-          body = '\(EmptiedEvent.body)' WHERE id IN (SELECT v.id FROM @rows)
-          """, ["id": ids]),
-        HubCall(
-          "UPDATE commands SET body = '\(EmptiedEvent.body)', answer = NULL WHERE gateway = @1 AND id IN (SELECT v.id FROM @rows)",
-          ["id": commands], values: [gateway]),
-        HubCall(
-          "UPDATE updates SET body = '' WHERE gateway = @1 AND bucket = 'commands' AND id IN (SELECT v.id FROM @rows)",
-          ["id": commands], values: [gateway]),
-      ], begins: false, ends: false)
-    return try forget(identities, heardBy: gateway)
+        "gateway": left.map { _ in gateway }, "seq": left.map(\.entry.seq), "at": left.map(\.entry.at),
+        "after": left.map(\.after),
+      ], "ON CONFLICT(gateway, seq, at) DO UPDATE SET \(excluded("after"))")
+  }
+
+  /// In an order that stays. `epoch`: that of a first batch has no row yet.
+  private func epochs(of gateway: String, and epoch: String? = nil) throws(HubDatabaseError) -> [String] {
+    let known = try database.rows("SELECT epoch FROM epochs WHERE gateway = ?1", [gateway]) { $0.text(0) }
+    return Set(known + [epoch].compactMap { $0 }).sorted()
+  }
+
+  /// Empties some of the events for which a transaction of batches had no time. False: none is left.
+  func continueDeletions() throws(HubDatabaseError) -> Bool {
+    try database.transaction { () throws(HubDatabaseError) in
+      let next = try database.first("SELECT min(gateway) FROM deletions") { $0.textIfAny(0) }
+      guard let gateway = next ?? nil else { return false }
+      try database.lock(gateway)
+      var budget = DeletionBudget()
+      let waiting = try database.rows(
+        "SELECT seq, at, after FROM deletions WHERE gateway = ?1 ORDER BY seq, at LIMIT ?2",
+        [gateway, budget.places]
+      ) { (entry: GatewayDeletion.Entry(seq: $0.integer(0), at: $0.integer(1)), after: $0.text(2)) }
+      let some = waiting.prefix(1) + waiting.dropFirst().prefix { $0.after.isEmpty }
+      var places = DeletionPlaces(Array(some), in: try epochs(of: gateway))
+      _ = try empty(&places, of: gateway, &budget)
+      let left = places.left
+      let done = some.prefix(some.count - left.count).map(\.entry)
+      try database.perform(
+        [
+          HubCall(
+            "DELETE FROM deletions WHERE gateway = @1 AND (seq, at) IN (SELECT v.seq, v.at FROM @rows)",
+            ["seq": done.map(\.seq), "at": done.map(\.at)], values: [gateway]),
+          waitingFor(Array(left.prefix(1)), of: gateway),
+        ], begins: false, ends: false)
+      return true
+    }
+  }
+
+  /// Remembers names of what was deleted. At the bound new ones are forgotten: what they name is deleted, and may come again.
+  private func remember(_ names: [String], of gateway: String) throws(HubDatabaseError) {
+    var known = deletedNames[gateway] ?? (0, 0)
+    // Other connections add some, too.
+    if known.left <= 0 {
+      let count = try database.number(
+        "SELECT count(*) FROM (SELECT 1 FROM deleted_messages WHERE gateway = ?1 LIMIT \(Self.mostNames)) d", gateway)
+      known = (count, 4096)
+    }
+    defer { deletedNames[gateway] = known }
+    known.left -= Int64(names.count)
+    guard !names.isEmpty else { return }
+    guard known.count < Self.mostNames else {
+      return Self.deletionLog.say(
+        "gateway \(gateway) has deleted more than this hub remembers: a copy of the gateway may bring its newest deletions back"
+      )
+    }
+    known.count += Int64(names.count)
+    let call = HubCall(
+      into: "deleted_messages", ["gateway": names.map { _ in gateway }, "name": names],
+      "ON CONFLICT(gateway, name) DO NOTHING")
+    try database.perform([call], begins: false, ends: false)
   }
 
   private struct FoundEvent {
@@ -138,67 +256,82 @@ extension HubStore {
     let stored: StoredEvent
   }
 
-  /// Its events in all epochs: one may be older than the gateway's present one.
-  private func find(
-    _ deletion: GatewayDeletion, of gateway: String, _ epoch: String
-  ) throws(HubDatabaseError) -> [FoundEvent] {
-    let known = try database.rows("SELECT epoch FROM epochs WHERE gateway = ?1", [gateway]) { $0.text(0) }
-    // The epoch of a first batch has no row yet.
-    let epochs = Array(Set(known + [epoch]))
-    var events: [(epoch: String, seq: Int64, at: Int64)] = []
-    var sent: [(epoch: String, first: Int64, last: Int64)] = []
-    var keys: Set<String> = []
-    for epoch in epochs {
-      for entry in deletion.entries {
-        switch entry {
-        case .event(let seq, let at): events.append((epoch, seq, at))
-        case .sent(let key, let first, let last):
-          sent.append((epoch, first, last))
-          keys.insert(key)
-        }
+  private func empty(
+    _ places: inout DeletionPlaces, of gateway: String, _ budget: inout DeletionBudget
+  ) throws(HubDatabaseError) -> Set<String> {
+    var gone: Set<String> = []
+    while budget.isLeft {
+      let some = places.next(min(DeletionBudget.step, budget.places))
+      if some.isEmpty { break }
+      var found: [FoundEvent] = []
+      // CROSS JOIN fixes the order for SQLite, as in `findMoved`.
+      let call = HubCall(
+        """
+        SELECT e.id, e.epoch, e.seq, e.at, e.kind, e.body FROM @rows CROSS JOIN events e
+        WHERE e.gateway = @1 AND e.epoch = v.epoch AND e.seq = v.seq AND e.at = v.at AND \(EmptiedEvent.isDeletable)
+        """,
+        ["epoch": some.map(\.epoch), "seq": some.map(\.entry.seq), "at": some.map(\.entry.at)], values: [gateway]
+      ) { row in
+        let stored = StoredEvent(row, from: 3)
+        found.append(FoundEvent(id: row.integer(0), epoch: row.text(1), seq: row.integer(2), stored: stored))
       }
+      try database.perform([call], begins: false, ends: false)
+      budget.places -= some.count
+      budget.bytes -= found.reduce(0) { $0 + $1.stored.body.utf8.count }
+      if try empty(found, of: gateway, &gone) { places.pass(some.count) }
     }
-    var found: [FoundEvent] = []
-    let columns = "SELECT e.id, e.epoch, e.seq, e.at, e.kind, e.body FROM @rows JOIN events e"
-    let same = "e.gateway = @1 AND e.epoch = v.epoch AND e.body <> '\(EmptiedEvent.body)'"
-    func add(_ row: any HubRow) {
-      let stored = StoredEvent(row, from: 3)
-      found.append(FoundEvent(id: row.integer(0), epoch: row.text(1), seq: row.integer(2), stored: stored))
-    }
-    try database.perform(
-      [
-        HubCall(
-          "\(columns) ON \(same) AND e.seq = v.seq AND e.at = v.at",
-          ["epoch": events.map(\.epoch), "seq": events.map(\.seq), "at": events.map(\.at)], values: [gateway], row: add),
-        HubCall(
-          "\(columns) ON \(same) AND e.seq >= v.first AND e.seq <= v.last AND e.kind = 'outgoing'",
-          ["epoch": sent.map(\.epoch), "first": sent.map(\.first), "last": sent.map(\.last)], values: [gateway]
-        ) { row in
-          // `try?`: as above.
-          let body = try? JSONValue(parsing: Array(row.text(5).utf8))
-          if let key = body?["id"]?.string, keys.contains(key), body?["text"] != nil { add(row) }
-        },
-      ], begins: false, ends: false)
-    return found
+    return gone
   }
 
-  /// Remembers for good what was deleted.
-  private func note(
-    _ deletion: GatewayDeletion, _ identities: [String], of gateway: String
-  ) throws(HubDatabaseError) {
-    let names = deletion.entries.map { entry in
-      switch entry {
-      case .event(let seq, let at): GatewayDeletion.name(seq: seq, at: at)
-      case .sent(let key, _, _): GatewayDeletion.name(sent: key)
+  /// False: messages have more events of copies than it empties at once. Those come first, because only the message leads to them.
+  private func empty(
+    _ found: [FoundEvent], of gateway: String, _ gone: inout Set<String>
+  ) throws(HubDatabaseError) -> Bool {
+    var (identities, sent, copies): ([String: String?], Set<String>, Set<String>) = ([:], [], [])
+    var (ids, commands): ([Int64], [String]) = ([], [])
+    for event in found {
+      // `try?`: stored values were valid JSON when they arrived.
+      guard let body = try? JSONValue(parsing: Array(event.stored.body.utf8)),
+        EmptiedEvent.isDeletable(event.stored.kind, body)
+      else { continue }
+      ids.append(event.id)
+      switch event.stored.kind {
+      case "message":
+        let whole = HubEvent(seq: event.seq, at: event.stored.at, trusted: true, kind: "message", body: body)
+        guard case .heard(let heard) = PreparedEvent(whole, from: gateway, epoch: event.epoch).effect else { continue }
+        identities.updateValue(heard.channel, forKey: heard.identity)
+        if let identity = Self.identity(ofCopies: body) { copies.insert(identity) }
+      case "outgoing": if let name = EmptiedEvent.nameOfSent(body) { sent.insert(name) }
+      case "command": if let id = body["id"]?.string { commands.append(id) }
+      default: break
       }
     }
-    let all = Set(names + identities).sorted()
+    let ways = try idsOfWays(copies.sorted(), of: gateway)
+    guard ways.count < DeletionBudget.step else {
+      try database.perform([emptying(ways)], begins: false, ends: false)
+      return false
+    }
+    try remember(sent.union(identities.keys).sorted(), of: gateway)
     try database.perform(
       [
+        emptying(ids + ways),
         HubCall(
-          into: "deleted_messages", ["gateway": all.map { _ in gateway }, "name": all],
-          "ON CONFLICT(gateway, name) DO NOTHING")
+          "UPDATE commands SET body = '\(EmptiedEvent.body)', answer = NULL WHERE gateway = @1 AND id IN (SELECT v.id FROM @rows)",
+          ["id": commands], values: [gateway]),
+        HubCall(
+          "UPDATE updates SET body = '' WHERE gateway = @1 AND bucket = 'commands' AND id IN (SELECT v.id FROM @rows)",
+          ["id": commands], values: [gateway]),
       ], begins: false, ends: false)
+    gone.formUnion(try forget(identities, heardBy: gateway))
+    return true
+  }
+
+  private func emptying(_ ids: [Int64]) -> HubCall {
+    HubCall(
+      """
+      UPDATE events SET kind = CASE kind WHEN 'ways' THEN kind ELSE '\(EmptiedEvent.kind)' END,
+      body = '\(EmptiedEvent.body)' WHERE id IN (SELECT v.id FROM @rows)
+      """, ["id": ids])
   }
 
   private func idsOfWays(_ identities: [String], of gateway: String) throws(HubDatabaseError) -> [Int64] {
@@ -206,11 +339,13 @@ extension HubStore {
     var ids: [Int64] = []
     let named = HubSchema.message(ofWays: "x.body", database.dialect)
     let call = HubCall(
-      "SELECT x.id FROM @rows JOIN events x ON x.kind = 'ways' AND \(named) = v.identity AND x.gateway = @1",
-      ["identity": identities], values: [gateway]
+      """
+      SELECT x.id FROM @rows JOIN events x ON x.kind = 'ways' AND \(named) = v.identity AND x.gateway = @1
+      LIMIT \(DeletionBudget.step)
+      """, ["identity": identities], values: [gateway]
     ) { ids.append($0.integer(0)) }
     try database.perform([call], begins: false, ends: false)
-    return ids
+    return Array(ids.prefix(DeletionBudget.step))
   }
 
   /// `identities`: with their channels.

@@ -183,7 +183,7 @@ extension HubStore {
     var (heardByWanted, toldOfWanted): ([MessageReport], Set<MessageHearer>) = ([], [])
     var known: Set<EventKey> = []
     var joined: Set<GatewayChannel> = []
-    var (gone, emptied): (Set<String>, [GatewayEpoch: [PreparedEvent]]) = ([], [:])
+    var deleted: [GatewayEpoch: Set<GatewayDeletion.Entry>] = [:]
     for batch in work.storedBatches {
       for event in batch.events {
         let key = batch.key(event)
@@ -211,17 +211,17 @@ extension HubStore {
           guard let body = Self.markedOffRadio(contacts[place]?.body ?? work.removed[place]) else { break }
           contacts[place] = StoredContact(body, event.event, came: batch.at)
         case .radio(let name): radios[batch.gateway] = name
-        case .emptied: emptied[batch.gatewayEpoch, default: []].append(event)
-        case .deletion(let deletion):
-          gone.formUnion(try delete(deletion, of: batch.gateway, epoch: batch.epoch))
+        case .emptied: deleted[batch.gatewayEpoch, default: []].insert(.init(seq: event.event.seq, at: event.event.at))
+        case .deletion(let deletion): deleted[batch.gatewayEpoch, default: []].formUnion(deletion.entries)
         case .command: try endCommand(event.event, of: batch.gateway, now: batch.at)
         case .alert(let report): try storeAlert(report, of: batch.gateway, now: batch.at)
         case .document: try mergeDocument(event.event, from: batch.gateway, now: batch.at)
         }
       }
     }
-    for (place, events) in emptied {
-      gone.formUnion(try delete(GatewayDeletion(events), of: place.gateway, epoch: place.epoch))
+    var (gone, budget): (Set<String>, DeletionBudget) = ([], DeletionBudget())
+    for (place, entries) in deleted {
+      gone.formUnion(try delete(entries, of: place.gateway, epoch: place.epoch, &budget))
     }
     for entry in channelUpdates.all where !gone.contains(entry.hearing.heard.identity) {
       guard let channel = entry.hearing.heard.channel, let update = entry.update else { continue }

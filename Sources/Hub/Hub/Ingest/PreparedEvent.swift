@@ -32,7 +32,7 @@ struct PreparedEvent: Sendable {
     case command, document
     case alert(AlertReport)
     case deletion(GatewayDeletion)
-    /// It was deleted before it came.
+    /// It was deleted before it came: a copy of the gateway may have sent it as it was.
     case emptied
 
     /// What it costs in ordinary events, which a transaction stores together. The others are up to eight round trips to
@@ -40,7 +40,9 @@ struct PreparedEvent: Sendable {
     var cost: Int {
       switch self {
       case .none, .heard, .contact, .contactRemoved, .radio, .emptied: 1
-      case .command, .document, .alert, .deletion: 20
+      case .command, .document, .alert: 20
+      // As many lookups as that many events of an epoch that is not the newest.
+      case .deletion(let deletion): max(20, deletion.entries.count)
       }
     }
   }

@@ -9,6 +9,7 @@ extension HubStore {
     ("contacts", "key"), ("updates", "seq"), ("lost_updates", "source"), ("buckets", "name"),
     ("wanted_hearers", "hearer"), ("commands", "id"), ("documents", "key"), ("states", "name"), ("alerts", "id"),
     ("gateway_channels", "channel"), ("epochs", "epoch"), ("deleted_messages", "name"),
+    ("deletions", "seq"),
   ]
   private static let events = ("events", "id")
   /// A gateway of which something has come in each of so many rounds is there again.

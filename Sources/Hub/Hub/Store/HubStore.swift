@@ -49,6 +49,8 @@ public actor HubStore {
   /// Count ended commands and received alerts of each gateway: at each interval, the store deletes the gateway's old ones.
   var ended = RowInterval(100, startsDue: true)
   var alertInterval = RowInterval(64, startsDue: true)
+  /// For each gateway the names of what it has deleted, and how many more come before they are counted again.
+  var deletedNames: [String: (count: Int64, left: Int64)] = [:]
   /// Counts stored contacts of each gateway, for the limit of their number.
   var contactInterval = RowInterval(HubStore.contactsUnchecked)
   /// All batches of a gateway go through one store.
