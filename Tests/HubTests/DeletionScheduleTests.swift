@@ -50,10 +50,25 @@ private final class DeletingGateway {
     return id
   }
 
-  func delete(_ id: Int64) throws {
+  func delete(_ id: Int64, isSent: Bool = false) throws {
     try write { store throws(SQLiteError) in
-      _ = try store.delete(messages: [id], outgoing: [], at: Moment(milliseconds: 1, trusted: true))
+      _ = try store.delete(
+        messages: isSent ? [] : [id], outgoing: isSent ? [id] : [], at: Moment(milliseconds: 1, trusted: true))
     }
+  }
+
+  /// Sends a text in the channel; returns its number.
+  func send(_ text: String) throws -> Int64 {
+    let moment = Moment(milliseconds: 1_795_000_000_000 + store.lastSeq, trusted: true)
+    var message = OutgoingMessage(
+      key: "k\(store.lastSeq)", origin: "test", priority: 0, kind: .channel,
+      channel: "1155f1870f917786", text: Text(text), created: moment, lifetime: 1000)
+    try write { store throws(SQLiteError) in
+      message = try store.insertOutgoing(message) ?? message
+      (message.state, message.senderTime, message.endedAt) = (.sent, 9, moment.milliseconds + 5)
+      try store.updateOutgoing(message, at: Moment(milliseconds: moment.milliseconds + 5, trusted: true))
+    }
+    return message.id
   }
 
   func events(_ lane: Lane, after: Int64, limit: Int) throws -> [HubEvent] {
@@ -127,11 +142,11 @@ extension HubStore {
     var random = SeededRandom(seed: seed)
     let gateways = [try DeletingGateway("a"), try DeletingGateway("b")]
     let hubs = [try RestoredHub(), try RestoredHub()]
-    var all: [Heard] = []
-    for step in 0..<40 {
+    var (all, sent): ([Heard], [(text: String, one: Int, id: Int64, isDeleted: Bool)]) = ([], [])
+    for step in 0..<50 {
       let one = Int.random(in: 0..<2, using: &random)
       let (gateway, hub) = (gateways[one], Int.random(in: 0..<2, using: &random))
-      switch Int.random(in: 0..<12, using: &random) {
+      switch Int.random(in: 0..<15, using: &random) {
       case 0...2:
         let (time, text) = (UInt32(1000 + step), "word\(seed)x\(step)end")
         let said = ChannelMessage(
@@ -164,6 +179,16 @@ extension HubStore {
           [seen], of: isNew ? "clone" : gateway.store.epoch, in: nil, from: gateway.name, after: nil, at: 1)
         (batch.before, batch.handlesConflicts) = (isNew ? gateway.store.epoch : nil, true)
         _ = try await hubs[hub].store.take([batch])
+      case 11...12:
+        let text = "sent\(seed)x\(step)end"
+        sent.append((text, one, try gateway.send(text), false))
+      case 13:
+        guard let place = sent.indices.randomElement(using: &random), !sent[place].isDeleted else { continue }
+        for lane in Lane.allCases {
+          gateways[sent[place].one].captured += try gateways[sent[place].one].events(lane, after: 0, limit: .max)
+        }
+        try gateways[sent[place].one].delete(sent[place].id, isSent: true)
+        sent[place].isDeleted = true
       case 10: try hubs[hub].copy(gateways.map { $0.sent[hub] })
       default:
         guard let had = try hubs[hub].restore() else { continue }
@@ -173,6 +198,10 @@ extension HubStore {
     for (place, hub) in hubs.enumerated() {
       for gateway in gateways { try await ship(gateway, to: hub, place, limit: .max) }
       let bytes = try await hub.bytes()
+      for one in sent {
+        #expect(
+          (bytes.range(of: Data(one.text.utf8)) == nil) == one.isDeleted, "schedule \(seed), hub \(place): \(one)")
+      }
       for heard in all {
         let isKept = heard.ids.contains { $0 > 0 }
         let isThere = bytes.range(of: Data(heard.text.utf8)) != nil

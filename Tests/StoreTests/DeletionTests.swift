@@ -149,7 +149,11 @@ extension Shop {
     #expect(told.kind == "deletion" && told.seq == Int64(before.count) + 1)
     let entries = try JSONValue(parsing: told.body)["events"]?.array ?? []
     #expect(Set(entries.compactMap { $0["id"]?.integer }) == [1, 3])
-    #expect(entries.contains { $0["outgoing"]?.string == "k1" && $0["last"]?.integer ?? 0 > $0["seq"]?.integer ?? 0 })
+    let named = entries.filter { $0["outgoing"]?.string == "k1" }
+    let told2 = named.compactMap { entry in before.first { $0.event.seq == entry["seq"]?.integer }?.event }
+    #expect(named.count == 2 && told2.map(\.at) == named.map { $0["at"]?.integer ?? 0 })
+    #expect(told2.allSatisfy { $0.kind == "outgoing" })
+    #expect(try store.messageCount() == 1)
 
     // Nothing finds it, and nothing brings it back.
     #expect(try store.message(id: 1) == nil && store.message(id: 2) != nil)
@@ -212,6 +216,39 @@ extension Shop {
     #expect(try shop.store.conversations(ofRadio: shop.store.radio).count == 1)
     #expect(try Self.found(["spoken", "later"], in: shop.scratch).isEmpty)
     #expect(try Self.events(shop.store).allSatisfy { $0.isSound })
+  }
+
+  @Test func `what had not ended when a conversation is deleted stays, although it ends meanwhile`() throws {
+    let shop = try filled()
+    let ended = try sent(shop.store, "k1", "obsidian plan")
+    var waiting = try sent(shop.store, "k2", "verdigris waits", ends: false)
+    try Self.prepare(shop.store)
+    let name = ConversationName.channel(ChannelSecret.publicChannel.digest)
+    var found: Store.Deletable?
+    try Self.write(shop.store) { store throws(SQLiteError) in found = try store.delete(name, before: nil) }
+    #expect(found == Store.Deletable(received: 0, sent: 1, waiting: 1))
+    (waiting.state, waiting.senderTime, waiting.endedAt) = (.sent, 100, Shop.moment.milliseconds)
+    try Self.write(shop.store) { store throws(SQLiteError) in try store.updateOutgoing(waiting, at: Shop.moment) }
+    try Self.goOn(shop.store)
+    try Self.prepare(shop.store)
+    #expect(try shop.store.outgoing(key: "k2")?.text == "verdigris waits")
+    #expect(try shop.store.outgoing(id: ended.id) == nil)
+    #expect(try shop.store.deletable(name, before: nil) == Store.Deletable(received: 0, sent: 1, waiting: 0))
+    #expect(try Self.found(["obsidian", "verdigris"], in: shop.scratch) == ["verdigris"])
+  }
+
+  @Test func `a count of messages counts no places of deleted ones, also when the oldest go`() throws {
+    let shop = try Shop(messagesMax: 20)
+    for number in 1...20 as ClosedRange<UInt32> { try shop.insert(Shop.channel("Alder: \(number)", time: number)) }
+    try Self.prepare(shop.store)
+    try Self.write(shop.store) { store throws(SQLiteError) in
+      _ = try store.delete(messages: [1, 2, 19], outgoing: [], at: Shop.moment)
+    }
+    #expect(try shop.store.messageCount() == 17)
+    for number in 21...30 as ClosedRange<UInt32> { try shop.insert(Shop.channel("Alder: \(number)", time: number)) }
+    try Self.write(shop.store) { store throws(SQLiteError) in _ = try store.trimMessages() }
+    let there = try shop.store.database.value("SELECT count(*) FROM messages WHERE kind <> 'deleted'")?.integer
+    #expect(try shop.store.messageCount() == there && there == 19)
   }
 
   /// The same files, as after a kill.

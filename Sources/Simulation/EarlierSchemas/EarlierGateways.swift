@@ -7,7 +7,7 @@ extension EarlierSchema {
   /// bytes that an older program would have written there. What is beside the database stays, even `….held`, which older programs do not know: it may
   /// have messages that the radio has forgotten.
   public static let gateway = EarlierSchema(undoing: [
-    (30, "DROP TABLE deletions; DROP INDEX reactions_message"),
+    (30, "DROP TABLE deletions; DROP INDEX reactions_message; DELETE FROM meta WHERE name = 'deleted_messages'"),
     (
       29,
       // Older programs know no other level than that of a muted conversation.

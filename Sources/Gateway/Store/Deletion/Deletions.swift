@@ -26,6 +26,15 @@ extension Store {
     let messages, sent, events: (after: Int64, through: Int64)
   }
 
+  /// Messages of a conversation: `waiting` have not been sent yet, and stay.
+  public struct Deletable: Equatable, Sendable {
+    public var received, sent, waiting: Int64
+
+    public init(received: Int64, sent: Int64, waiting: Int64) {
+      (self.received, self.sent, self.waiting) = (received, sent, waiting)
+    }
+  }
+
   public enum DeletionStep: Equatable, Sendable {
     /// Nothing is to be deleted.
     case idle
@@ -51,7 +60,11 @@ extension Store {
 
   /// Within a `write`: from now on, `continueDeletions` deletes this conversation's messages, received or sent before a time (milliseconds since 1970;
   /// `nil`: up to now).
-  public func delete(_ conversation: ConversationName, before: Int64?) throws(SQLiteError) {
+  ///
+  /// Sent messages that have not ended now stay, also if they end meanwhile. Returns how many there are of each.
+  @discardableResult
+  public func delete(_ conversation: ConversationName, before: Int64?) throws(SQLiteError) -> Deletable {
+    let found = try countDeletable(conversation, before: before)
     let first = try database.value("SELECT min(id) FROM messages")?.integer ?? 1
     let firstSent = try database.value("SELECT min(id) FROM outgoing")?.integer ?? 1
     let lastSent = try database.value("SELECT max(id) FROM outgoing")?.integer ?? 0
@@ -60,6 +73,7 @@ extension Store {
       "INSERT INTO deletions VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, 0)", .text(conversation.description),
       .integer(before ?? .max), .integer(first - 1), .integer(journal.lastMessage), .integer(firstSent - 1),
       .integer(lastSent), .integer(journal.oldest - 1), .integer(journal.last))
+    return found
   }
 
   /// How many messages the running deletions have deleted; `nil`: none runs.
@@ -68,21 +82,24 @@ extension Store {
   }
 
   /// How many messages a deletion of this conversation would delete, with complete search indexes, and how many have not ended.
-  public func deletable(
-    _ name: ConversationName, before: Int64?
-  ) throws(StoreError) -> (received: Int64, sent: Int64, waiting: Int64) {
+  public func deletable(_ name: ConversationName, before: Int64?) throws(StoreError) -> Deletable {
+    try translating { () throws(SQLiteError) in try countDeletable(name, before: before) }
+  }
+
+  private func countDeletable(_ name: ConversationName, before: Int64?) throws(SQLiteError) -> Deletable {
     let before = before ?? .max
-    let received = try value(
+    let received = try database.value(
       "SELECT count(*) FROM messages WHERE at < ?1 AND id IN (SELECT rowid FROM words WHERE words MATCH ?2)",
       .integer(before), .text("place : \(name.indexWord)"))
     var (ended, waiting): (Int64, Int64) = (0, 0)
-    try every(
+    let states = try database.rows(
       """
       SELECT ended_at IS NULL, count(*) FROM outgoing
         WHERE \(Self.sentIn(name)) AND state <> \(Tombstone.word) AND created_at < ?2 GROUP BY 1
       """, [name.column, .integer(before)]
-    ) { row in if row.integer(0) == 0 { ended = row.integer(1) } else { waiting = row.integer(1) } }
-    return (received?.integer ?? 0, ended, waiting)
+    ) { (isWaiting: $0.integer(0) != 0, count: $0.integer(1)) }
+    for state in states { if state.isWaiting { waiting = state.count } else { ended = state.count } }
+    return Deletable(received: received?.integer ?? 0, sent: ended, waiting: waiting)
   }
 
   /// Within a `write`: one piece of the oldest deletion.
@@ -149,8 +166,12 @@ extension Store {
     let ids = try database.rows(
       """
       SELECT id FROM outgoing WHERE id > ?3 AND id <= ?4 AND \(Self.sentIn(name)) AND created_at < ?2
-        ORDER BY id LIMIT \(Self.deletedAtOnce)
-      """, [name.column, .integer(work.before), .integer(work.sent.after), .integer(work.sent.through)]
+        AND ended_at IS NOT NULL AND ifnull(ended_seq, 0) <= ?5 ORDER BY id LIMIT \(Self.deletedAtOnce)
+      """,
+      [
+        name.column, .integer(work.before), .integer(work.sent.after), .integer(work.sent.through),
+        .integer(work.events.through),
+      ]
     ) { $0.integer(0) }
     var deleted = DeletedEvents()
     try emptyOutgoing(ids, &deleted)
@@ -199,6 +220,7 @@ extension Store {
   }
 
   private func tell(_ deleted: DeletedEvents, at moment: Moment) throws(SQLiteError) {
+    if !deleted.entries.isEmpty || deleted.messages > 0 { try addDeletedPlaces(Int64(deleted.received)) }
     var left = deleted.entries[...]
     while !left.isEmpty {
       try append(.deletion, at: moment, body: DeletedEvents(entries: Array(left.prefix(Self.toldAtOnce))).body)

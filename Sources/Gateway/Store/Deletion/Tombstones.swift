@@ -23,29 +23,27 @@ enum Tombstone {
 
 /// Deleted events, as the event `deletion` tells them to those who have them.
 struct DeletedEvents {
-  /// A received message, or the events of a sent one: those with its key from the first to the last.
-  enum Entry: Equatable {
-    case event(seq: Int64, at: Int64, message: Int64?)
-    case sent(key: String, first: Int64, last: Int64)
+  /// An event, by its number and time: after a restore a number alone, or the id of a sent message, may be another's.
+  struct Entry: Equatable {
+    let seq: Int64
+    let at: Int64
+    /// Of a received message, or of a sent one.
+    var message: Int64?
+    var key: String?
   }
 
   var entries: [Entry] = []
-  /// The numbers of messages among them.
+  /// The numbers of messages among them, and of received ones.
   var messages = 0
+  var received = 0
 
   var body: [UInt8] {
     JSONWriter.object { json in
       json.objects("events", entries) { entry, json in
-        switch entry {
-        case .event(let seq, let at, let message):
-          json.field("seq", seq)
-          json.field("at", at)
-          json.field("id", message)
-        case .sent(let key, let first, let last):
-          json.field("seq", first)
-          json.field("last", last)
-          json.field("outgoing", key)
-        }
+        json.field("seq", entry.seq)
+        json.field("at", entry.at)
+        json.field("id", entry.message)
+        json.field("outgoing", entry.key)
       }
     }
   }
@@ -57,10 +55,27 @@ extension JournalEvent {
 }
 
 extension Store {
+  private static let places = "deleted_messages"
+
+  /// The number of received messages of which only the place is left; `nil`: nothing was ever deleted.
+  func deletedPlaces() throws(SQLiteError) -> Int64? { try database.meta(Self.places)?.integer }
+
+  /// Within a `write`.
+  func addDeletedPlaces(_ count: Int64) throws(SQLiteError) {
+    try setMeta(Self.places, .integer(max(0, (try deletedPlaces() ?? 0) + count)))
+  }
+
+  /// Whether messages were ever deleted here.
+  public func hasDeleted() throws(StoreError) -> Bool {
+    try translating { () throws(SQLiteError) in try deletedPlaces() != nil }
+  }
+
   // MARK: Received messages
 
   /// Within a `write`: empties these received messages, as far as they are there.
   func emptyMessages(_ ids: [Int64], _ deleted: inout DeletedEvents) throws(SQLiteError) {
+    let before = deleted.messages
+    defer { deleted.received += deleted.messages - before }
     for id in ids {
       guard let (event, isSound) = try messageEvent(id: id), event.message.kind != .deleted else { continue }
       let isIndexed = try unindexMessage(id)
@@ -86,7 +101,7 @@ extension Store {
       guard event.seq > 0 else { continue }
       try emptyLetters(event.seq)
       try emptyRow(event.seq)
-      deleted.entries.append(.event(seq: event.seq, at: event.message.received.milliseconds, message: id))
+      deleted.entries.append(.init(seq: event.seq, at: event.message.received.milliseconds, message: id))
     }
   }
 
@@ -160,12 +175,7 @@ extension Store {
       guard let message = try readOneOutgoing(isThere, .integer(id)) else { continue }
       try unindexOutgoing(id: id)
       try emptyWays(of: .sent(id), &deleted)
-      let (first, last): (Int64, Int64) =
-        try database.first("SELECT seq, newest_seq FROM outgoing WHERE id = ?", [.integer(id)]) { row in
-          let first = row.integerIfAny(0) ?? 0
-          return (first, max(first, row.integerIfAny(1) ?? first))
-        } ?? (0, 0)
-      if first > 0 { try emptyEvents(of: message.key, first, last, &deleted) }
+      try emptyEvents(of: message, &deleted)
       try emptyReactions(of: -id, message.text, by: "self", inChannel: message.kind == .channel, &deleted)
       let digest = message.channel.flatMap { channel in
         message.senderTime.map { Tombstone.digest(of: message.text, on: channel, senderTime: $0) }
@@ -187,8 +197,16 @@ extension Store {
 
   /// Events with a sent message's text, and the command that had it sent.
   private func emptyEvents(
-    of key: String, _ first: Int64, _ last: Int64, _ deleted: inout DeletedEvents
+    of message: OutgoingMessage, _ deleted: inout DeletedEvents
   ) throws(SQLiteError) {
+    let seqs = try database.first(
+      "SELECT seq, newest_seq, ended_seq FROM outgoing WHERE id = ?", [.integer(message.id)]
+    ) { ($0.integerIfAny(0), $0.integerIfAny(1), $0.integerIfAny(2)) }
+    guard let first = seqs?.0 else { return }
+    let (key, last) = (message.key, max(first, seqs?.1 ?? first))
+    // Those that the journal has no more are told, too: upstreams may have them.
+    var told = [first: message.created.milliseconds]
+    if let ended = seqs?.2, let at = message.endedAt { told[ended] = at }
     let found: [(seq: Int64, kind: String, body: [UInt8])] = try database.rows(
       """
       SELECT seq, kind, body FROM journal
@@ -201,7 +219,7 @@ extension Store {
       switch EventKind(rawValue: event.kind) {
       case .outgoing where body["id"]?.string == key && body["text"] != nil:
         try emptyLetters(event.seq)
-        try emptyRow(event.seq)
+        if let at = try emptyRow(event.seq) { told[event.seq] = at }
       case .command where body["result"]?["messages"]?.array?.contains { $0["id"]?.string == key } == true:
         try emptyEvent(event.seq, &deleted)
         guard let upstream = body["upstream"]?.string, let id = body["id"]?.string else { continue }
@@ -212,7 +230,9 @@ extension Store {
       default: continue
       }
     }
-    deleted.entries.append(.sent(key: key, first: first, last: last))
+    for (seq, at) in told.sorted(by: { $0.key < $1.key }) {
+      deleted.entries.append(.init(seq: seq, at: at, key: key))
+    }
   }
 
   // MARK: Events
@@ -221,7 +241,7 @@ extension Store {
   func emptyEvent(_ seq: Int64, _ deleted: inout DeletedEvents) throws(SQLiteError) {
     guard let at = try emptyRow(seq) else { return }
     try emptyLetters(seq)
-    deleted.entries.append(.event(seq: seq, at: at, message: nil))
+    deleted.entries.append(.init(seq: seq, at: at))
   }
 
   /// Returns its time; `nil`: there is none.

@@ -305,13 +305,14 @@ extension Store {
   public func messageCount() throws(StoreError) -> Int64 {
     // Ids have no gaps, because only the oldest messages are deleted; counting would read the whole table.
     guard let first = try value("SELECT min(id) FROM messages")?.integer else { return 0 }
-    return try lastMessageID() - first + 1
+    let places = try translating { () throws(SQLiteError) in try deletedPlaces() }
+    return max(0, try lastMessageID() - first + 1 - (places ?? 0))
   }
 
   /// The number of messages received since a time (milliseconds since 1970), counted among the newest ten thousand.
   public func messageCount(since milliseconds: Int64) throws(StoreError) -> Int64 {
     try value(
-      "SELECT count(*) FROM messages WHERE id > (SELECT max(id) FROM messages) - 10000 AND at >= ?",
+      "SELECT count(*) FROM messages WHERE id > (SELECT max(id) FROM messages) - 10000 AND at >= ? AND kind <> \(Tombstone.word)",
       .integer(milliseconds))?.integer ?? 0
   }
 
@@ -333,6 +334,10 @@ extension Store {
     try forgetIdentities(upTo: last)
     // With those of earlier messages, which had stayed.
     try database.run("DELETE FROM reactions WHERE target >= 1 AND target <= ?", .integer(last))
+    if try deletedPlaces() != nil {
+      let places = "SELECT count(*) FROM messages WHERE id <= ? AND kind = \(Tombstone.word)"
+      try addDeletedPlaces(-(try database.value(places, .integer(last))?.integer ?? 0))
+    }
     return try database.run("DELETE FROM messages WHERE id <= ?", .integer(last))
   }
 
