@@ -70,7 +70,13 @@ final class HubConnection: MeteredCarrier, UpdatesSource {
     set { requests.commands = newValue }
   }
   /// Questions and states can fail although events arrive.
-  var minorTrouble: String? { http.trouble ?? retry.trouble }
+  var minorTrouble: String? { http.trouble ?? retry.trouble ?? keepsDeleted }
+  /// Its database has no place to remember deletions, and a later version of it does not make up for that.
+  private var keepsDeleted: String? {
+    // If the store cannot be read, that is told elsewhere.
+    guard http.deletes == false, store.ifReadable({ try store.hasDeleted() }) == true else { return nil }
+    return "this hub is too old to delete messages: what was deleted here it keeps. Update it before more is deleted"
+  }
   var certificateExpiry: Int64? { tls?.peerExpiry ?? http.certificateExpiry }
   private var socket: WebSocket? { if case .live(let link) = route { link.socket } else { nil } }
   var window: Int { if case .live(let link) = route { link.window } else { 1 } }

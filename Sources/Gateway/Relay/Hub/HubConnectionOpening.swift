@@ -95,6 +95,7 @@ extension HubConnection {
       guard let acknowledged = HubOverHTTP.acknowledged(message) else {
         throw WebSocketFailure.closed("an invalid welcome")
       }
+      http.deletes = message["deletes"]?.bool == true
       let window = Int(min(max(message["window"]?.integer ?? 1, 1), 16))
       return (acknowledged, HubOverHTTP.digests(message), window, OtherEpoch.all(message))
     }

@@ -67,6 +67,8 @@ final class HubOverHTTP {
 
   /// Serialises requests on the connection for questions.
   private let turn = LoopSemaphore<Int>(bound: 32)
+  /// Whether the hub carries out deletions, by its last greeting; `nil`: there was none.
+  var deletes: Bool?
   /// Why questions and states fail, until an operator solves it; batches then fail for the same reason.
   private(set) var trouble: String?
 
@@ -119,12 +121,14 @@ final class HubOverHTTP {
     if result.status == 404, let json = result.json,
       json["lanes"]?.fields != nil || json["error"]?.string == "unknown gateway"
     {
+      deletes = json["deletes"]?.bool == true
       return .has(Self.acknowledged(json) ?? .whole(nil), ByLane(all: nil))
     }
     var (acknowledged, digests) = (Acknowledged.whole(nil), ByLane<String?>(all: nil))
     let verdict = RetryPolicy.verdict(result, now: clock.seconds) { _ in
       guard let json = result.json, json.fields != nil, let has = Self.acknowledged(json) else { return nil }
       (acknowledged, digests) = (has, Self.digests(json))
+      deletes = json["deletes"]?.bool == true
       return 0
     }
     guard case .acknowledged = verdict else { return .failed(verdict) }

@@ -276,8 +276,8 @@ struct HubAPI: Sendable {
     json(JSONWriter.object(object), status: status)
   }
 
-  /// The encodings that bodies may have, for answers to greetings.
-  static let encodings: JSONObject = ["gzip": true, "deflate": LinkDictionary.name]
+  /// What this version can, for answers to greetings: the encodings that bodies may have, and deletion of messages.
+  static let abilities: JSONObject = ["gzip": true, "deflate": LinkDictionary.name, "deletes": true]
 
   /// A short answer for gateways that pay for each byte. It has no type and no date (`RequestTimeoutHandler` removes the date): a client that
   /// forwards or stores the answer adds a date itself (RFC 9110 § 6.6.1).

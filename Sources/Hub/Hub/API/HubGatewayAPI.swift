@@ -52,7 +52,7 @@ extension HubAPI {
       return Self.refusal(
         .notFound, "unknown gateway",
         JSONObject(
-          joining: HubStore.Progress().json(), Self.encodings, call.query("epoch").map { short(call, epoch: $0) } ?? [:]
+          joining: HubStore.Progress().json(), Self.abilities, call.query("epoch").map { short(call, epoch: $0) } ?? [:]
         ))
     }
     let epoch = call.query("epoch") ?? known.epoch
@@ -66,7 +66,7 @@ extension HubAPI {
     return Self.json(
       JSONObject(
         joining: known.json, ["epoch": epoch, "acknowledged": standing.progress?.acknowledged],
-        (standing.progress ?? HubStore.Progress()).json(), standing.json, ["linked": isLinked], Self.encodings,
+        (standing.progress ?? HubStore.Progress()).json(), standing.json, ["linked": isLinked], Self.abilities,
         short(call, epoch: epoch)))
   }
 

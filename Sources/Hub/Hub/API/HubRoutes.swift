@@ -82,7 +82,8 @@ extension HubAPI {
   ]
   private static let greeting: Schema = [
     "gateway": .text, "radio?": .text, "events": .whole, "last_seen": .whole, "epoch": .text, "acknowledged?": .whole,
-    "lanes": [:], "digests?": [:], "others?": [:], "linked": .truth, "gzip": .truth, "deflate": .text, "short?": .text,
+    "lanes": [:], "digests?": [:], "others?": [:], "linked": .truth, "gzip": .truth, "deflate": .text,
+    "deletes": .truth, "short?": .text,
   ]
   private static let ok: Schema = ["ok": .truth]
   private static let acknowledged: Schema = ["acknowledged": .whole]

@@ -245,7 +245,7 @@ struct LinkSession: Sendable {
     let known: JSONObject =
       isCurrent
       ? JSONObject(
-        joining: ["protocol": Self.version],
+        joining: ["protocol": Self.version, "deletes": true],
         (standing.progress ?? HubStore.Progress()).json(withDigests: handlesConflicts), standing.json)
       : ["acknowledged": standing.progress?.acknowledged]
     return JSONWriter.object(
