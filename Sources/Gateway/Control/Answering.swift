@@ -118,6 +118,12 @@ public struct RequestBody {
     return array
   }
 
+  /// Refuses any other field: what nobody reads may have been meant as a bound.
+  func hasOnly(_ names: [String]) throws(Refusal) {
+    guard let other = value.fields?.first(where: { !names.contains($0.0) }) else { return }
+    throw .invalid("\"\(other.0)\" is not known here, but \(names.joined(separator: ", "))")
+  }
+
   /// False if the field is missing or null.
   public func flag(_ name: String) throws(Refusal) -> Bool {
     guard let given = any(name) else { return false }

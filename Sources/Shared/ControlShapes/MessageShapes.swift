@@ -263,6 +263,8 @@ extension Shape {
   }
   public struct Ok: Sendable { @inlinable public init() {}; public let ok = Field<Bool>("ok", "always true") }
   public struct Deletion: Sendable { @inlinable public init() {}
+    public let conversation = Field<String?>("conversation", "of a conversation: as in its row")
+    public let name = Field<String?>("name", "its whole name")
     public let received = Field<Int64>("received", "received messages that are deleted")
     public let sent = Field<Int64>("sent", "sent ones")
     public let waiting = Field<Int64>("waiting", "messages that have not been sent yet, and stay")

@@ -19,15 +19,15 @@ struct DeleteCommand: ParsableCommand {
   struct Message: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Delete single messages, at most 100 at once.")
     @OptionGroup var connection: Connection
-    @Argument(help: "The numbers of received messages, and the ids of sent ones.") var ids: [String]
+    @Argument(
+      help: """
+        The numbers of received messages, and the ids of sent ones. received:12 or sent:12 if 12 is both.
+        """)
+    var ids: [String]
     @Flag(help: "Do not prompt for confirmation.") var yes = false
 
     func run() throws {
-      let numbers = ids.compactMap { Int64($0) }
-      let others = ids.filter { Int64($0) == nil }
-      try Deleting.run(
-        ["messages": .array(numbers.map { .integer($0) }), "outgoing": .array(others.map { .string($0) })], yes,
-        connection)
+      try Deleting.run(["ids": .array(ids.map { .string($0) })], yes, connection)
     }
   }
 
@@ -36,13 +36,16 @@ struct DeleteCommand: ParsableCommand {
       abstract: "Delete all messages of a conversation.",
       discussion: """
         It goes on in the background, also after a restart; meshpost status shows it. Messages that arrive meanwhile \
-        stay, and so do those that have not been sent yet.
+        stay, and so do those that have not been sent yet when it begins.
         """)
     @OptionGroup var connection: Connection
     @Argument(
       help: "The channel or node, or its key in rows, such as channel:DIGEST.", completion: Completing.everybody)
     var conversation: String
-    @Option(help: ArgumentHelp("Only messages before this time: \(TimeArgument.forms).", valueName: "time"))
+    @Option(
+      help: ArgumentHelp(
+        "Only messages that were received or sent before this time, by this gateway's clock: \(TimeArgument.forms).",
+        valueName: "time"))
     var before: TimeArgument?
     @Flag(help: "Do not prompt for confirmation.") var yes = false
 
@@ -62,23 +65,27 @@ private enum Deleting {
     if !isConfirmed {
       guard isatty(STDIN_FILENO) != 0 else { throw Failure.say("nothing was deleted: say --yes", EX_USAGE) }
       let found = try client.post(target, body: JSONValue.object(wanted + [("count", .bool(true))]).bytes).value
-      let words = Self.words(found)
-      guard try Dialogue.yes("Delete \(words) for good?", standard: false) else {
+      guard try Dialogue.yes("Delete \(words(found)) for good?", standard: false) else {
         throw Failure.say("nothing was deleted", EX_TEMPFAIL)
       }
     }
     try client.carryOut(
       .post(target, body: JSONValue.object(wanted).bytes, limit: 120) { found in
-        print("\(words(found)) deleted here, and at each hub when it has the event")
+        let state = found[Shape.Deletion().conversation] == nil ? "deleted" : "are being deleted"
+        print("\(words(found)) \(state) here, and at each hub when it has the event")
         print("not taken back: what brokers, webhooks, hooks, backups and other nodes have")
       })
   }
 
+  /// A conversation with its whole name: the text that was typed may be the beginning of another one.
   private static func words(_ found: JSONValue) -> String {
     let row = Shape.Deletion()
     let (received, sent) = (found[row.received] ?? 0, found[row.sent] ?? 0)
     let waiting = found[row.waiting] ?? 0
     let kept = waiting > 0 ? " (\(waiting) not sent yet stay)" : ""
-    return "\(Show.counted(received, "received message")) and \(sent) sent\(kept)"
+    let place = found[row.conversation].map { key in
+      "\(found[row.name].map { "\(Show.clean($0)) " } ?? "")(\(Show.clean(key))): "
+    }
+    return "\(place ?? "")\(Show.counted(received, "received message")) and \(sent) sent\(kept)"
   }
 }

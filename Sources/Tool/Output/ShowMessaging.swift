@@ -51,7 +51,7 @@ extension Show {
     ]
     let names = shownName(conversation[row.alias], conversation[row.name], key: conversation[row.key])
     let name = clean(names ?? conversation[row.conversation])
-    let newest = conversation[row.newest].map(newest) ?? "no message yet"
+    let newest = conversation[row.newest].map(newest) ?? "no messages"
     return "\(name.padding(26))\(marks.compactMap { $0 }.joined(separator: " ").padding(10))\(newest)"
   }
 

@@ -60,7 +60,11 @@ import Timing
     #expect(try delete("{}", rig).status == 400 && delete(#"{"messages":[1],"before":1}"#, rig).status == 400)
     let some = try delete(#"{"conversation":"Public","before":1}"#, rig).json
     #expect(some["received"]?.integer == 0 && some["sent"]?.integer == 0)
-    let all = try delete(#"{"conversation":"Public"}"#, rig).json
+    #expect(try delete(#"{"conversation":"channel:0000000000000000"}"#, rig).status == 404)
+    #expect(try delete(#"{"conversation":"Public","beffore":1}"#, rig).status == 400)
+    #expect(try rig.post("/v1/documents", #"{"key":"x","valeu":1}"#).status == 400)
+    let all = try delete(#"{"conversation":"pub"}"#, rig).json
+    #expect(all["name"]?.string == "Public" && all["conversation"]?.string?.hasPrefix("channel:") == true)
     #expect(all["received"]?.integer == 1 && all["sent"]?.integer == 1 && all["waiting"]?.integer == 0)
     try rig.until("it to be gone") { try rig.status()["store"]?["deleting"] == nil }
     #expect(try rig.texts("direction=both") == ["kept"])
@@ -68,9 +72,33 @@ import Timing
     #expect(try rig.texts("direction=both&q=one").isEmpty && rig.texts("direction=both&q=ours").isEmpty)
     #expect(try rig.rows("/v1/outgoing").isEmpty)
     #expect(try rig.post("/v1/outgoing/retry?id=ours").status == 404)
+    #expect(try rig.status()["store"]?["messages"]?.integer == 1)
     // The same request again sends nothing.
     #expect(try rig.post("/v1/send", #"{"to":"Public","text":"ours","id":"ours"}"#).status < 500)
     rig.pass(.seconds(60))
     #expect(try rig.texts("direction=both") == ["kept"])
+  }
+
+  @Test func `a number that is a sent message's id, too, is deleted only with its direction`() throws {
+    let rig = try Rig()
+    try rig.startSynced()
+    rig.air("chan r1 0 received one")
+    try rig.until("it") { try rig.texts() == ["received one"] }
+    let number = try id("received one", rig)
+    for key in ["\(number)", "987654"] {
+      try rig.send("Public", "sent \(key)", id: key)
+      try rig.until(key, is: "sent")
+    }
+    let both = try delete(#"{"ids":["\#(number)"]}"#, rig)
+    #expect(both.status == 400)
+    for form in ["received:\(number)", "sent:\(number)"] {
+      #expect(both.json["error"]?.string?.contains(form) == true, "\(both)")
+    }
+    #expect(try rig.texts("direction=both").count == 3)
+    #expect(try delete(#"{"ids":["received:987654"]}"#, rig).status == 404)
+    #expect(try delete(#"{"ids":["sent:\#(number)","987654"]}"#, rig).json["sent"]?.integer == 2)
+    #expect(try rig.texts("direction=both") == ["received one"])
+    #expect(try delete(#"{"ids":["\#(number)"]}"#, rig).json["received"]?.integer == 1)
+    #expect(try rig.texts("direction=both").isEmpty)
   }
 }

@@ -194,6 +194,19 @@ struct ConversationsAPI {
     return .done
   }
 
+  /// Whether the list has it, of any radio. Within a request, behind `prepareWithIndexes`.
+  func isThere(_ name: ConversationName) throws(StoreError) -> Bool {
+    if try all(ofRadio: store.radio).contains(where: { $0.name == name }) { return true }
+    let found = try store.deletable(name, before: nil)
+    return found.received + found.sent + found.waiting > 0
+  }
+
+  /// Its whole name; `nil`: it has none.
+  func title(of name: ConversationName) throws(StoreError) -> String? {
+    let title = try who(name, nil).name
+    return title.isEmpty ? nil : title
+  }
+
   func conversation(with text: String) throws(Refusal) -> ConversationName {
     switch try Addressing(store).find(text) {
     case .channel(let channel): .channel(channel.secret.digest)

@@ -14,6 +14,7 @@ struct DeletionAPI {
 
   /// Messages by their numbers and ids are deleted when this returns; a conversation's in the background. With `count` nothing is deleted.
   func delete(_ body: RequestBody, _ news: News) async throws -> Answer {
+    try body.hasOnly(["messages", "outgoing", "ids", "conversation", "before", "count"])
     let onlyCounts = try body.flag("count")
     let before = try body.integer("before", in: 0...JSONValue.wholeNumbers.upperBound)
     let numbers = try numbers(body)
@@ -26,13 +27,16 @@ struct DeletionAPI {
     }
     let name = try ConversationName(wanted) ?? conversations.conversation(with: wanted)
     try await conversations.prepareWithIndexes()
-    let found = try store.deletable(name, before: before)
+    guard try conversations.isThere(name) else { throw Refusal.notFound(.conversation(wanted)) }
+    let title = try conversations.title(of: name)
+    var found = try store.deletable(name, before: before)
     if !onlyCounts {
-      try await store.save { store throws(SQLiteError) in try store.delete(name, before: before) }
+      // What had not ended when it was stored stays, and is told.
+      try await store.save { store throws(SQLiteError) in found = try store.delete(name, before: before) }
       dependencies.operations.deletionBegan()
       conversations.tell(name, ofRadio: store.radio, news)
     }
-    return answer(received: found.received, sent: found.sent, waiting: found.waiting)
+    return answer(found, of: name, title)
   }
 
   private func delete(
@@ -48,38 +52,65 @@ struct DeletionAPI {
       dependencies.operations.deletionBegan()
       news.tell()
     }
-    return answer(received: Int64(received.count), sent: Int64(sent.count), waiting: 0)
+    return answer(Store.Deletable(received: Int64(received.count), sent: Int64(sent.count), waiting: 0))
   }
 
-  private func answer(received: Int64, sent: Int64, waiting: Int64) -> Answer {
+  private func answer(_ found: Store.Deletable, of name: ConversationName? = nil, _ title: String? = nil) -> Answer {
     .json { json in
       let row = Shape.Deletion()
-      json.field(row.received, received)
-      json.field(row.sent, sent)
-      json.field(row.waiting, waiting)
+      json.field(row.conversation, name?.description)
+      json.field(row.name, title)
+      json.field(row.received, found.received)
+      json.field(row.sent, found.sent)
+      json.field(row.waiting, found.waiting)
     }
   }
 
   /// All or nothing: a message that is not there, or has not ended, refuses the others.
   private func numbers(_ body: RequestBody) throws -> (received: [Int64], sent: [Int64]) {
     var (received, sent) = (Set<Int64>(), Set<Int64>())
-    for given in try body.array("messages") {
-      guard let number = given.integer, try store.message(id: number) != nil else {
-        throw Refusal.notFound(.deletable(given.integer ?? 0))
+    for given in try body.array("messages") { received.insert(try self.received(given.integer)) }
+    for given in try body.array("outgoing") { sent.insert(try self.sent(given.string ?? "")) }
+    for given in try body.array("ids") {
+      guard let text = given.string else { throw Refusal.invalid("\"ids\" is not a list of texts") }
+      switch try named(text) {
+      case .received(let id): received.insert(id)
+      case .sent(let id): sent.insert(id)
       }
-      received.insert(number)
-    }
-    for given in try body.array("outgoing") {
-      let key = given.string ?? ""
-      guard let message = try store.outgoing(key: key) else { throw Refusal.notFound(.outgoing(key)) }
-      guard message.endedAt != nil else {
-        throw Refusal.invalid("\(key) has not ended: cancel it first (meshpost cancel)")
-      }
-      sent.insert(message.id)
     }
     guard received.count + sent.count <= Store.maxDeletedByNumber else {
       throw Refusal.invalid("at most \(Store.maxDeletedByNumber) messages at once")
     }
     return (received.sorted(), sent.sorted())
+  }
+
+  /// A message as people name it: the number of a received one or the id of a sent one, if only one of them is there; otherwise with its direction.
+  private func named(_ text: String) throws -> MessageNumber {
+    let (receivedMark, sentMark) = ("received:", "sent:")
+    if text.begins(with: sentMark) { return .sent(try sent(String(text.utf8.dropFirst(sentMark.utf8.count)) ?? "")) }
+    if text.begins(with: receivedMark) {
+      return .received(try received(String(text.utf8.dropFirst(receivedMark.utf8.count)).flatMap { Int64($0) }))
+    }
+    guard let number = Int64(text) else { return .sent(try sent(text)) }
+    guard try store.outgoing(key: text) != nil else { return .received(try received(number)) }
+    guard try store.message(id: number) == nil else {
+      throw Refusal.invalid(
+        "there is a received message \(text), and a sent one with this id: say \(receivedMark)\(text) or \(sentMark)\(text)"
+      )
+    }
+    return .sent(try sent(text))
+  }
+
+  private func received(_ number: Int64?) throws -> Int64 {
+    guard let number, try store.message(id: number) != nil else { throw Refusal.notFound(.deletable(number ?? 0)) }
+    return number
+  }
+
+  private func sent(_ key: String) throws -> Int64 {
+    guard let message = try store.outgoing(key: key) else { throw Refusal.notFound(.outgoing(key)) }
+    guard message.endedAt != nil else {
+      throw Refusal.invalid("\(key) has not ended: cancel it first (meshpost cancel)")
+    }
+    return message.id
   }
 }

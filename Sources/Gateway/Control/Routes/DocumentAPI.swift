@@ -28,6 +28,8 @@ struct DocumentAPI {
 
   /// Sets `value`; without it, or with null, deletes the document.
   private func edit(_ text: String, _ body: RequestBody) async throws -> Answer {
+    // A mistyped value is none, which would delete it.
+    try body.hasOnly(["key", "node", "channel", "value"])
     guard let key = DocumentKey(text) else { throw Refusal.invalid(DocumentKey.allowed) }
     let value = body.any("value")
     if let value, !key.allows(value) { throw Refusal.invalid("\"value\" is \(key.wanted)") }
