@@ -53,13 +53,13 @@ import Testing
     #expect(all == Int64(epochs) * events)
     try await take([try deletion(events + 1, of: 1...events)], epoch: "e1", store)
     var left = try await texts("secret", store)
-    #expect(all - left <= 2000 && left > 0)
+    #expect(all - left <= 200 && left > 0)
     var steps = 0
     while try await store.continueDeletions() {
       let now = try await texts("secret", store)
-      #expect(left - now <= 2000)
+      #expect(left - now <= 200)
       (left, steps) = (now, steps + 1)
-      try #require(steps < 20)
+      try #require(steps < 100)
     }
     #expect(left == 0)
     #expect(try await store.number("SELECT count(*) FROM deletions") == 0)

@@ -77,8 +77,8 @@ extension PreparedEvent {
 struct DeletionBudget {
   /// Places that are looked at, and bytes of the events there.
   var (places, bytes) = (2000, 1 << 20)
-  /// Places at a time.
-  fileprivate static let step = 128
+  /// Places at a time, and what emptying an event costs, in places that are looked at.
+  fileprivate static let (step, costOfEmptying) = (64, 16)
 
   fileprivate var isLeft: Bool { places > 0 && bytes > 0 }
 }
@@ -276,7 +276,7 @@ extension HubStore {
         found.append(FoundEvent(id: row.integer(0), epoch: row.text(1), seq: row.integer(2), stored: stored))
       }
       try database.perform([call], begins: false, ends: false)
-      budget.places -= some.count
+      budget.places -= some.count + found.count * DeletionBudget.costOfEmptying
       budget.bytes -= found.reduce(0) { $0 + $1.stored.body.utf8.count }
       if try empty(found, of: gateway, &gone) { places.pass(some.count) }
     }
