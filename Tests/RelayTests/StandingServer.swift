@@ -85,6 +85,8 @@ final class StandingServer {
   var tellsLanes = true
   /// An epoch of another card that began later. The server answers a poll for it, unless the poll names another.
   var otherEpoch: String?
+  /// A hub that deletes what its gateway has deleted, and says so.
+  var deletes = false
 
   init(_ fault: Fault, on loop: EventLoop) throws {
     signal(SIGPIPE, SIG_IGN)
@@ -167,7 +169,7 @@ final class StandingServer {
   // MARK: HTTP
 
   private var greeting: String {
-    #"{"acknowledged":\#(acknowledged.map { "\($0)" } ?? "null"),"#
+    #"{"acknowledged":\#(acknowledged.map { "\($0)" } ?? "null"),"# + (deletes ? #""deletes":true,"# : "")
       + (otherEpoch.map { #""others":{"\#($0)":9},"# } ?? "") + #""lanes":{"#
       + (acknowledged.map { #""messages":\#($0)"# } ?? "") + "}}"
   }
@@ -263,7 +265,7 @@ final class StandingServer {
         epochs.insert(said["epoch"]?.string ?? "")
         let digests = fault == .lies && acknowledged != nil ? #","digests":{"messages":"0123456789abcdef"}"# : ""
         say(
-          #"{"type":"welcome","protocol":2,"window":1,"lanes":{\#(acknowledged.map { #""messages":\#($0)"# } ?? "")}\#(digests)}"#
+          #"{"type":"welcome","protocol":2,"window":1,\#(deletes ? #""deletes":true,"# : "")"lanes":{\#(acknowledged.map { #""messages":\#($0)"# } ?? "")}\#(digests)}"#
         )
         for number in 0..<1000 where fault == .asks {
           let method = ["command", "nosuch"][number % 2]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 
+import Companion
 import EventLoop
 import SQLite
 import Store
@@ -479,5 +480,20 @@ import Timing
     bench.server.fault = .well
     let isWell = bench.pass(900) { upstream.status.state == .idle }
     #expect(isWell && bench.server.taken == ["1", "2", "3"])
+  }
+
+  @Test(arguments: [Way.hubLive, .hubHTTP], [false, true])
+  func `a hub that keeps what is deleted is named once something is`(_ way: Way, _ deletes: Bool) throws {
+    let bench = try Bench(way, .well)
+    bench.server.deletes = deletes
+    let (upstream, moment) = (try #require(bench.upstream), Moment(milliseconds: 1, trusted: true))
+    let said = ContactMessage(snr: nil, sender: .init(value: 1), path: .init(raw: 0), senderTime: 1, text: Text("x"))
+    bench.store.write { store throws(SQLiteError) in _ = try store.insert(.contact(said), at: moment) }
+    try bench.append(1)
+    #expect(bench.pass(60) { upstream.status.pending == 0 } && upstream.status.reason == nil, "\(upstream.status)")
+    bench.store.write { store throws(SQLiteError) in _ = try store.delete(messages: [1], outgoing: [], at: moment) }
+    try bench.append(1)
+    let isTold = bench.pass(60) { upstream.status.reason?.contains("too old to delete messages") == true }
+    #expect(isTold != deletes, "\(upstream.status)")
   }
 }
