@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 import Foundation
+import Glibc
+import HTTP
 import JSON
 import TestSupport
 import Testing
@@ -11,10 +13,15 @@ extension WholeProgramTests {
     private static let message = #"{"kind":"channel","channel":"0011223344556677","sender_time":7,"text":"hello"}"#
 
     private func start(_ rig: Rig, _ server: PostgresServer) throws -> String {
+      rig.hub = try start(rig, server, port: rig.hubPort)
+      return rig.scratch.location("hub-\(rig.hubPort).toml")
+    }
+
+    private func start(_ rig: Rig, _ server: PostgresServer, port: Int) throws -> Program {
       let file = rig.scratch.write(
-        "hub.toml",
+        "hub-\(port).toml",
         """
-        port = \(rig.hubPort)
+        port = \(port)
         database = "\(server.address)"
         [alerts]
         hub_database_after_s = 1
@@ -24,8 +31,7 @@ extension WholeProgramTests {
         """)
       let hub = try Program.own("meshpost-hub", ["serve", "--config", file])
       try hub.line(with: "listening")
-      rig.hub = hub
-      return file
+      return hub
     }
 
     private func report(_ rig: Rig, _ gateway: String, _ body: String = message) {
@@ -94,6 +100,85 @@ extension WholeProgramTests {
       let alone = "SELECT count(*) FROM heard WHERE message NOT IN (SELECT position FROM messages)"
       #expect(try server.value(alone) == "0")
       #expect(try server.value("SELECT count(*) FROM heard") == "1")
+    }
+
+    @Test(arguments: [false, true])
+    func `a deletion waits for a gateway that is just reporting the message, or deleting it`(_ deletes: Bool) throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      _ = try start(rig, server)
+      let (descriptor, taken) = try LoopbackPort.take()
+      close(descriptor)
+      let other = try start(rig, server, port: Int(taken))
+      defer { withExtendedLifetime(other) {} }
+      report(rig, "a")
+      report(rig, "b", deletes ? Self.message : #"{"kind":"direct","sender_time":1,"text":"else"}"#)
+      report(rig, "c", #"{"kind":"channel","channel":"0011223344556677","sender_time":8,"text":"newest"}"#)
+      /// A batch with the gateway's second event.
+      func post(_ gateway: String, _ kind: String, _ body: String, at port: Int) throws -> Program {
+        let event = #"{"seq":2,"at":2,"trusted":true,"kind":"\#(kind)","body":\#(body)}"#
+        return try Program(
+          "/usr/bin/curl",
+          [
+            "-s", "-m", "60", "-o", "/dev/null", "-w", "%{http_code}\\n", "-H", "Authorization: Bearer \(Rig.token)",
+            "-d",
+            #"{"epoch":"e","events":[\#(event)]}"#, "http://127.0.0.1:\(port)/v1/gateways/\(gateway)/events",
+          ])
+      }
+      func waiting() throws -> String {
+        try server.value("SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted")
+      }
+      let deletion = #"{"events":[{"seq":1,"at":1}]}"#
+      // The last thing that the batch of `b` writes is its gateway's row: it has looked at the message, and stays open.
+      let holder = try server.session("BEGIN; SELECT 1 FROM gateways WHERE id = 'b' FOR UPDATE; SELECT pg_sleep(600)")
+      let asleep = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+      try untilTrue("the row to be locked") { try server.value("SELECT count(*) \(asleep)") == "1" }
+      let open = try post("b", deletes ? "deletion" : "message", deletes ? deletion : Self.message, at: rig.hubPort)
+      try untilTrue("the batch to be open") { try waiting() == "1" }
+      let own = try post("a", "deletion", deletion, at: Int(taken))
+      try untilTrue("the deletion") { try own.lines.contains("200") || waiting() == "2" }
+      _ = try server.value("SELECT pg_terminate_backend(pid) \(asleep)")
+      holder.kill9()
+      #expect(try open.ended() == 0 && open.lines == ["200"])
+      _ = try own.ended()
+      // On a slow machine the wait was too long: its gateway sends it again.
+      if own.lines == ["503"] {
+        let again = try post("a", "deletion", deletion, at: Int(taken))
+        #expect(try again.ended() == 0 && again.lines == ["200"])
+      } else {
+        #expect(own.lines == ["200"])
+      }
+      let left = try messages(rig).filter { $0["body"]?["text"]?.string == "hello" }
+      let hearers = left.flatMap { $0["heard"]?.array ?? [] }.compactMap { $0["gateway"]?.string }
+      let expected: [String] = deletes ? [] : ["b"]
+      #expect(hearers == expected)
+      #expect(try server.value("SELECT count(*) FROM messages WHERE body LIKE '%hello%'") == (deletes ? "0" : "1"))
+    }
+
+    @Test func `a repeated command whose text was deleted is answered`() throws {
+      let rig = try Rig()
+      let server = try PostgresServer()
+      _ = try start(rig, server)
+      func command() -> HTTPResponse? {
+        let body = #"{"id":"c1","command":"send","to":"Public","text":"secret","queue":true}"#
+        return rig.askHub("POST", "/v1/gateways/g/commands?wait_s=0", body: body)
+      }
+      func report(_ seq: Int, _ kind: String, _ body: String) {
+        let event = #"{"seq":\#(seq),"at":\#(seq),"trusted":true,"kind":"\#(kind)","body":\#(body)}"#
+        let batch = #"{"epoch":"e","events":[\#(event)]}"#
+        #expect(rig.askHub("POST", "/v1/gateways/g/events", body: batch)?.status == 200)
+      }
+      #expect(command()?.status == 202)
+      report(1, "command", #"{"id":"c1","command":"send","ok":true,"result":{"messages":[{"text":"secret"}]}}"#)
+      #expect(command()?.status == 200)
+      report(2, "deletion", #"{"events":[{"seq":1,"at":1}]}"#)
+      let again = try #require(command())
+      #expect(again.status == 200)
+      let answer = try JSONValue(parsing: again.body)
+      #expect(answer["id"]?.string == "c1" && answer["state"]?.string == "done", "\(answer)")
+      #expect(!String(decoding: again.body, as: UTF8.self).contains("secret"))
+      // It waits for nobody: the gateway does not get it again.
+      #expect(try server.value("SELECT count(*) FROM commands WHERE state = 'queued'") == "0")
     }
 
     @Test func `a forgotten transaction that hides what comes is an alert that names it`() throws {

@@ -234,7 +234,8 @@ extension HubDatabase {
   }
 
   /// The calls after which no other transaction stores messages or hearers until this one's end; others read them. Batches hold back these calls from
-  /// their first message to their end: `longest`, in milliseconds. Nothing else is locked before, so that no two transactions wait for each other.
+  /// their first message to their end: `longest`, in milliseconds. Only names are locked before, as in each batch, so that no two transactions wait for
+  /// each other.
   /// On SQLite there is one writer.
   func stoppingMessages(_ longest: Int) -> [HubCall] {
     guard isServer else { return [] }

@@ -203,7 +203,8 @@ extension HubStore {
     try database.transaction { () throws(HubDatabaseError) in
       let next = try database.first("SELECT min(gateway) FROM deletions") { $0.textIfAny(0) }
       guard let gateway = next ?? nil else { return false }
-      try database.lock(gateway)
+      let locks = database.locking([gateway]) + database.stoppingMessages(Self.longestWait)
+      try database.perform(locks, begins: false, ends: false)
       var budget = DeletionBudget()
       let waiting = try database.rows(
         "SELECT seq, at, after FROM deletions WHERE gateway = ?1 ORDER BY seq, at LIMIT ?2",

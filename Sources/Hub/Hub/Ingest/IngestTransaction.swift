@@ -115,11 +115,12 @@ extension HubStore {
     var told: Set<String> = []
     var removed: [ContactKey: String] = [:]
     let moved = work.moved
-    var calls = [
+    // A deletion looks for other reporters: behind the locks on names, and before the first message.
+    var calls = work.deletesMessages ? database.stoppingMessages(Self.longestWait) : []
+    calls.append(
       insertingEvents(work.storedBatches, without: moved) { row in
         added.insert(EventKey(gateway: row.text(0), epoch: row.text(1), seq: row.integer(2)))
-      }
-    ]
+      })
     var named = work.named
     if !named.takers.isEmpty {
       // Another transaction may store the same message, heard by another gateway.

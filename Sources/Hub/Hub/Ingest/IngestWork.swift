@@ -62,6 +62,17 @@ extension HubStore {
     var accepted: [PreparedBatch] = []
     /// The accepted batches as they are stored: conflicting events of senders that do not handle conflicts are under another epoch.
     var storedBatches: [PreparedBatch] = []
+    /// Whether one of their events may empty messages.
+    var deletesMessages: Bool {
+      storedBatches.contains { batch in
+        batch.events.contains {
+          switch $0.effect {
+          case .deletion, .emptied: true
+          default: false
+          }
+        }
+      }
+    }
     /// For each accepted batch its index among all batches.
     var indices: [Int] = []
     var answers: [IngestAnswer] = []
