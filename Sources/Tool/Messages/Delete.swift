@@ -40,7 +40,8 @@ struct DeleteCommand: ParsableCommand {
         """)
     @OptionGroup var connection: Connection
     @Argument(
-      help: "The channel or node, or its key in rows, such as channel:DIGEST.", completion: Completing.everybody)
+      help: "The channel or node, by its whole name or key, or its key in rows, such as channel:DIGEST.",
+      completion: Completing.everybody)
     var conversation: String
     @Option(
       help: ArgumentHelp(
@@ -77,7 +78,7 @@ private enum Deleting {
       })
   }
 
-  /// A conversation with its whole name: the text that was typed may be the beginning of another one.
+  /// A conversation with its name: a key may have been typed.
   private static func words(_ found: JSONValue) -> String {
     let row = Shape.Deletion()
     let (received, sent) = (found[row.received] ?? 0, found[row.sent] ?? 0)

@@ -63,7 +63,16 @@ import Timing
     #expect(try delete(#"{"conversation":"channel:0000000000000000"}"#, rig).status == 404)
     #expect(try delete(#"{"conversation":"Public","beffore":1}"#, rig).status == 400)
     #expect(try rig.post("/v1/documents", #"{"key":"x","valeu":1}"#).status == 400)
-    let all = try delete(#"{"conversation":"pub"}"#, rig).json
+    // Neither the beginning of a name, nor the name in another case, which may be another channel's.
+    for text in ["pub", "Pub", "public", "8b"] {
+      let refused = try delete(#"{"conversation":"\#(text)"}"#, rig)
+      #expect(refused.status == 400 || text == "8b" && refused.status == 404, "\(refused)")
+      if text != "8b" {
+        #expect(refused.json["error"]?.string?.contains("would be Public (channel 0 ") == true, "\(refused)")
+      }
+    }
+    #expect(try rig.texts("direction=both").count == 3)
+    let all = try delete(#"{"conversation":"Public"}"#, rig).json
     #expect(all["name"]?.string == "Public" && all["conversation"]?.string?.hasPrefix("channel:") == true)
     #expect(all["received"]?.integer == 1 && all["sent"]?.integer == 1 && all["waiting"]?.integer == 0)
     try rig.until("it to be gone") { try rig.status()["store"]?["deleting"] == nil }

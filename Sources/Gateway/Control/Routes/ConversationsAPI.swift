@@ -207,8 +207,9 @@ struct ConversationsAPI {
     return title.isEmpty ? nil : title
   }
 
-  func conversation(with text: String) throws(Refusal) -> ConversationName {
-    switch try Addressing(store).find(text) {
+  func conversation(with text: String, isWhole: Bool = false) throws(Refusal) -> ConversationName {
+    let addressing = Addressing(store)
+    return switch isWhole ? try addressing.findWhole(text) : try addressing.find(text) {
     case .channel(let channel): .channel(channel.secret.digest)
     case .contact(let stored): .node(stored.contact.key.prefix)
     }

@@ -25,7 +25,7 @@ struct DeletionAPI {
     guard numbers.received.isEmpty, numbers.sent.isEmpty else {
       throw Refusal.invalid("either a conversation, or messages")
     }
-    let name = try ConversationName(wanted) ?? conversations.conversation(with: wanted)
+    let name = try ConversationName(wanted) ?? conversations.conversation(with: wanted, isWhole: true)
     try await conversations.prepareWithIndexes()
     guard try conversations.isThere(name) else { throw Refusal.notFound(.conversation(wanted)) }
     let title = try conversations.title(of: name)

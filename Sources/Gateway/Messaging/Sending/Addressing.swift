@@ -41,6 +41,14 @@ public struct Addressing {
       }
     }
 
+    /// The text is all of a name or a key, as it is written.
+    var isWhole: Bool {
+      switch self {
+      case .key, .keyPrefix, .local, .name: true
+      case .channelInAnyCase, .nameInAnyCase, .beginning, .keyBeginning, .shortKeyBeginning: false
+      }
+    }
+
     static func < (left: Self, right: Self) -> Bool { left.rawValue < right.rawValue }
   }
 
@@ -67,7 +75,21 @@ public struct Addressing {
   /// Finds a node or a channel.
   public func find(_ text: String) throws(Refusal) -> Addressee { try find(text, .any) }
 
+  /// Finds the node or the channel of which this is the whole name or key: for what cannot be taken back. Otherwise the refusal names what it would be.
+  public func findWhole(_ text: String) throws(Refusal) -> Addressee {
+    let found = try candidates(text, .any)
+    guard found.best?.isWhole == true, found.fitting.count == 1, let only = found.fitting.first else {
+      let meant = Self.describe(try choose(found, text, .any))
+      throw .invalid("this needs a whole name or key, as it is written: \"\(text)\" would be \(meant)")
+    }
+    return only
+  }
+
   private func find(_ text: String, _ kind: Kind) throws(Refusal) -> Addressee {
+    try choose(try candidates(text, kind), text, kind)
+  }
+
+  private func candidates(_ text: String, _ kind: Kind) throws(Refusal) -> Found {
     guard !text.isEmpty else { throw .invalid("expected a name, a key or a #channel") }
     var found = Found()
     try Refusal.translating { () throws(StoreError) in
@@ -95,7 +117,7 @@ public struct Addressing {
         }
       }
     }
-    return try choose(found, text, kind)
+    return found
   }
 
   private func choose(_ found: Found, _ text: String, _ kind: Kind) throws(Refusal) -> Addressee {
