@@ -11,15 +11,22 @@ import Timing
 
 @testable import Hub
 
+private typealias Sent = (epoch: String, seqs: [Lane: Int64])
+
 /// A gateway with its database, and what it has shipped to each hub.
 private final class DeletingGateway {
   let name: String
-  let store: Store
+  private(set) var store: Store
   /// The next event for each hub, in each lane.
   var sent: [[Lane: Int64]] = [[:], [:]]
   /// Events as they were, for a clone of its card.
-  var captured: [HubEvent] = []
-  private let scratch = Scratch(inMemory: true)
+  var captured: [(epoch: String, event: HubEvent)] = []
+  /// The texts of events, by their numbers and times, as far as they were read.
+  private(set) var texts: [String: String] = [:]
+  private var scratch = Scratch(inMemory: true)
+  private var backup: Scratch?
+  /// After each restore the clock is elsewhere.
+  private var clock: Int64 = 1_795_000_000_000
 
   init(_ name: String) throws {
     self.name = name
@@ -27,6 +34,25 @@ private final class DeletingGateway {
     try write { store throws(SQLiteError) in
       _ = try store.setChannel(Channel(slot: 0, name: "Public", secret: .publicChannel))
     }
+  }
+
+  func back() throws {
+    let target = Scratch(inMemory: true)
+    let copy = try store.beginBackup(to: target.location("backup"))
+    while try !copy.step(pages: 100) {}
+    backup = target
+  }
+
+  /// Puts its database back, in a new epoch, of which no hub has anything. False: there is no backup.
+  func restore() throws -> Bool {
+    guard let backup else { return false }
+    let target = Scratch(inMemory: true)
+    let settings = Store.Settings(location: target.location("gw.db"), gatewayID: name)
+    _ = try Store.restore(backup.location("backup"), settings: settings)
+    (store, scratch) = (try Store(settings), target)
+    try store.renewEpoch()
+    (sent, clock) = ([[:], [:]], clock + 1_000_000)
+    return true
   }
 
   func write(_ work: (Store) throws(SQLiteError) -> Void) throws {
@@ -37,7 +63,7 @@ private final class DeletingGateway {
   /// Returns the message's number.
   func hear(_ message: QueuedMessage, _ path: UInt8?) throws -> Int64 {
     var id: Int64 = 0
-    let moment = Moment(milliseconds: 1_795_000_000_000 + store.lastSeq, trusted: true)
+    let moment = Moment(milliseconds: clock + store.lastSeq, trusted: true)
     try write { store throws(SQLiteError) in
       id = try store.insert(message, at: moment).id
       guard let path else { return }
@@ -59,9 +85,9 @@ private final class DeletingGateway {
 
   /// Sends a text in the channel; returns its number.
   func send(_ text: String) throws -> Int64 {
-    let moment = Moment(milliseconds: 1_795_000_000_000 + store.lastSeq, trusted: true)
+    let moment = Moment(milliseconds: clock + store.lastSeq, trusted: true)
     var message = OutgoingMessage(
-      key: "k\(store.lastSeq)", origin: "test", priority: 0, kind: .channel,
+      key: "k\(clock)-\(store.lastSeq)", origin: "test", priority: 0, kind: .channel,
       channel: "1155f1870f917786", text: Text(text), created: moment, lifetime: 1000)
     try write { store throws(SQLiteError) in
       message = try store.insertOutgoing(message) ?? message
@@ -71,6 +97,15 @@ private final class DeletingGateway {
     return message.id
   }
 
+  /// What it has sent to a hub, which counts in this epoch alone.
+  func sent(to hub: Int) -> Sent { (store.epoch, sent[hub]) }
+
+  func capture() throws {
+    for lane in Lane.allCases {
+      captured += try events(lane, after: 0, limit: .max).map { (epoch: store.epoch, event: $0) }
+    }
+  }
+
   func events(_ lane: Lane, after: Int64, limit: Int) throws -> [HubEvent] {
     var found: [HubEvent] = []
     try store.readJournal(after: after, lane: lane) { event, isSound in
@@ -78,6 +113,9 @@ private final class DeletingGateway {
       #expect(isSound, "\(event.seq)")
       // `try?`: an event that is no JSON fails the test that counts them.
       let body = (try? JSONValue(parsing: event.body)) ?? .null
+      if ["message", "outgoing"].contains(event.kind), let text = body["text"]?.string {
+        texts["\(event.seq)/\(event.at)"] = text
+      }
       found.append(HubEvent(seq: event.seq, at: event.at, trusted: event.trusted, kind: event.kind, body: body))
       return found.count < limit
     }
@@ -87,20 +125,41 @@ private final class DeletingGateway {
 
 /// A hub, and a copy of its files.
 private final class RestoredHub {
+  /// For each gateway the texts that it has reported here, and those that it has deleted here.
+  struct Told {
+    var (reported, deleted): ([Set<String>], [Set<String>]) = ([[], []], [[], []])
+
+    func has(_ text: String, of one: Int) -> Bool { reported[one].contains(text) && !deleted[one].contains(text) }
+  }
+
   private var scratch = Scratch(inMemory: true)
-  private var copy: (Scratch, [[Lane: Int64]])?
+  private var copy: (files: Scratch, sent: [Sent], told: Told)?
+  private(set) var told = Told()
   private(set) var store: HubStore
 
   init() throws { store = try HubStore(location: scratch.location("hub.db")) }
 
-  func copy(_ sent: [[Lane: Int64]]) throws { copy = (try files(of: scratch), sent) }
+  func copy(_ sent: [Sent]) throws { copy = (try files(of: scratch), sent, told) }
+
+  /// It has stored these events of a gateway.
+  func note(_ events: [HubEvent], of one: Int, _ gateway: DeletingGateway) {
+    for event in events {
+      let own = "\(event.seq)/\(event.at)"
+      if event.kind == "deletion" {
+        let named = (event.body["events"]?.array ?? []).map { "\($0["seq"]?.integer ?? 0)/\($0["at"]?.integer ?? 0)" }
+        told.deleted[one].formUnion((named + [own]).compactMap { gateway.texts[$0] })
+      } else if let text = gateway.texts[own] {
+        told.reported[one].insert(text)
+      }
+    }
+  }
 
   /// Returns what the copy had of each gateway.
-  func restore() throws -> [[Lane: Int64]]? {
+  func restore() throws -> [Sent]? {
     guard let copy else { return nil }
-    scratch = try files(of: copy.0)
+    (scratch, told) = (try files(of: copy.files), copy.told)
     store = try HubStore(location: scratch.location("hub.db"))
-    return copy.1
+    return copy.sent
   }
 
   private func files(of source: Scratch) throws -> Scratch {
@@ -123,7 +182,7 @@ extension HubStore {
   fileprivate func vacuum(into file: String) throws { try database.run("VACUUM INTO ?1", file) }
 }
 
-/// Random deletions, catch-ups, repetitions, clones, restored hubs, and gateways that go over to another hub.
+/// Random deletions, catch-ups, repetitions, clones, restored hubs and gateways, and gateways that go over to another hub.
 @Suite struct DeletionScheduleTests {
   private static let schedules = ProcessInfo.processInfo.environment["MESHPOST_SCHEDULES"].flatMap(Int.init) ?? 40
 
@@ -138,15 +197,26 @@ extension HubStore {
     var ids: [Int64]
   }
 
+  private struct Sending {
+    let text: String
+    let one: Int
+    let id: Int64
+    var isDeleted = false
+    /// Its gateway was put back from before it.
+    var isLost = false
+  }
+
   private func run(_ seed: UInt64) async throws {
     var random = SeededRandom(seed: seed)
     let gateways = [try DeletingGateway("a"), try DeletingGateway("b")]
     let hubs = [try RestoredHub(), try RestoredHub()]
-    var (all, sent): ([Heard], [(text: String, one: Int, id: Int64, isDeleted: Bool)]) = ([], [])
+    var (all, sent): ([Heard], [Sending]) = ([], [])
+    /// What each gateway had when it was copied.
+    var copies: [(ids: [Int64], sent: [Sending])?] = [nil, nil]
     for step in 0..<50 {
       let one = Int.random(in: 0..<2, using: &random)
       let (gateway, hub) = (gateways[one], Int.random(in: 0..<2, using: &random))
-      switch Int.random(in: 0..<15, using: &random) {
+      switch Int.random(in: 0..<17, using: &random) {
       case 0...2:
         let (time, text) = (UInt32(1000 + step), "word\(seed)x\(step)end")
         let said = ChannelMessage(
@@ -166,59 +236,79 @@ extension HubStore {
         #expect(id == abs(all[place].ids[one]))
       case 4...5:
         guard let place = all.indices.randomElement(using: &random), all[place].ids[one] > 0 else { continue }
-        for lane in Lane.allCases { gateway.captured += try gateway.events(lane, after: 0, limit: .max) }
+        try gateway.capture()
         try gateway.delete(all[place].ids[one])
         all[place].ids[one] = -all[place].ids[one]
-      case 6...8: try await ship(gateway, to: hubs[hub], hub, limit: Int.random(in: 1...9, using: &random))
+      case 6...8: try await ship(gateway, one, to: hubs[hub], hub, limit: Int.random(in: 1...9, using: &random))
       case 9:
         // An answer was lost, or a clone sends, in this epoch or a new one.
-        let had = gateway.captured.filter { $0.seq <= gateway.sent[hub][Lane(kind: $0.kind)] ?? 0 }
+        let had = gateway.captured.filter { epoch, event in
+          epoch != gateway.store.epoch || event.seq <= gateway.sent[hub][Lane(kind: event.kind)] ?? 0
+        }
         guard let seen = had.randomElement(using: &random) else { continue }
         let isNew = Bool.random(using: &random)
         var batch = PreparedBatch(
-          [seen], of: isNew ? "clone" : gateway.store.epoch, in: nil, from: gateway.name, after: nil, at: 1)
-        (batch.before, batch.handlesConflicts) = (isNew ? gateway.store.epoch : nil, true)
-        _ = try await hubs[hub].store.take([batch])
+          [seen.event], of: isNew ? "clone" : seen.epoch, in: nil, from: gateway.name, after: nil, at: 1)
+        (batch.before, batch.handlesConflicts) = (isNew ? seen.epoch : nil, true)
+        if case .acknowledged = try await hubs[hub].store.take([batch]).first {
+          hubs[hub].note([seen.event], of: one, gateway)
+        }
       case 11...12:
         let text = "sent\(seed)x\(step)end"
-        sent.append((text, one, try gateway.send(text), false))
+        sent.append(Sending(text: text, one: one, id: try gateway.send(text)))
       case 13:
-        guard let place = sent.indices.randomElement(using: &random), !sent[place].isDeleted else { continue }
-        for lane in Lane.allCases {
-          gateways[sent[place].one].captured += try gateways[sent[place].one].events(lane, after: 0, limit: .max)
-        }
+        guard let place = sent.indices.randomElement(using: &random), !sent[place].isDeleted, !sent[place].isLost
+        else { continue }
+        try gateways[sent[place].one].capture()
         try gateways[sent[place].one].delete(sent[place].id, isSent: true)
         sent[place].isDeleted = true
-      case 10: try hubs[hub].copy(gateways.map { $0.sent[hub] })
+      case 10: try hubs[hub].copy(gateways.map { $0.sent(to: hub) })
+      case 15:
+        try gateway.back()
+        copies[one] = (all.map { $0.ids[one] }, sent)
+      case 16:
+        guard let copy = copies[one], try gateway.restore() else { continue }
+        for place in all.indices { all[place].ids[one] = place < copy.ids.count ? copy.ids[place] : 0 }
+        for place in sent.indices where sent[place].one == one {
+          if place < copy.sent.count { sent[place] = copy.sent[place] } else { sent[place].isLost = true }
+        }
       default:
         guard let had = try hubs[hub].restore() else { continue }
-        for (gateway, sent) in zip(gateways, had) { gateway.sent[hub] = sent }
+        for (gateway, sent) in zip(gateways, had) {
+          gateway.sent[hub] = sent.epoch == gateway.store.epoch ? sent.seqs : [:]
+        }
       }
     }
     for (place, hub) in hubs.enumerated() {
-      for gateway in gateways { try await ship(gateway, to: hub, place, limit: .max) }
+      for (one, gateway) in gateways.enumerated() { try await ship(gateway, one, to: hub, place, limit: .max) }
       let bytes = try await hub.bytes()
-      for one in sent {
-        #expect(
-          (bytes.range(of: Data(one.text.utf8)) == nil) == one.isDeleted, "schedule \(seed), hub \(place): \(one)")
+      func check(_ text: String, isThere expected: Bool) {
+        #expect((bytes.range(of: Data(text.utf8)) != nil) == expected, "schedule \(seed), hub \(place): \(text)")
       }
+      for one in sent {
+        let has = hub.told.has(one.text, of: one.one)
+        check(one.text, isThere: has)
+        #expect(!one.isDeleted || !has, "schedule \(seed), hub \(place): \(one)")
+        #expect(one.isDeleted || one.isLost || hub.told.reported[one.one].contains(one.text))
+      }
+      var expected = 0
       for heard in all {
-        let isKept = heard.ids.contains { $0 > 0 }
-        let isThere = bytes.range(of: Data(heard.text.utf8)) != nil
-        #expect(isThere == isKept, "schedule \(seed), hub \(place): \(heard.text) \(heard.ids)")
+        let having = (0..<2).count { hub.told.has(heard.text, of: $0) }
+        check(heard.text, isThere: having > 0)
+        for (one, id) in heard.ids.enumerated() where id != 0 {
+          let isRight = id < 0 ? !hub.told.has(heard.text, of: one) : hub.told.reported[one].contains(heard.text)
+          #expect(isRight, "schedule \(seed), hub \(place): \(heard.text) \(heard.ids)")
+        }
+        // A direct message is each gateway's own.
+        if case .contact = heard.message { expected += having } else { expected += min(1, having) }
       }
       let shown = try await hub.store.number("SELECT count(*) FROM messages WHERE body <> ''")
-      let expected = all.reduce(0) { count, heard in
-        // A direct message is each gateway's own.
-        if case .contact = heard.message { return count + heard.ids.count { $0 > 0 } }
-        return count + (heard.ids.contains { $0 > 0 } ? 1 : 0)
-      }
       #expect(shown == Int64(expected), "schedule \(seed), hub \(place)")
     }
   }
 
   private func ship(
-    _ gateway: DeletingGateway, to hub: RestoredHub, _ place: Int, limit: Int
+    _ gateway: DeletingGateway, _ one: Int, to hub: RestoredHub, _ place: Int, limit: Int
   ) async throws {
     for lane in Lane.allCases {
       let events = try gateway.events(lane, after: gateway.sent[place][lane] ?? 0, limit: limit)
@@ -228,7 +318,12 @@ extension HubStore {
         at: 1)
       batch.handlesConflicts = true
       let answer = try await hub.store.take([batch])
-      if case .acknowledged = answer.first { gateway.sent[place][lane] = last } else { Issue.record("\(answer)") }
+      guard case .acknowledged = answer.first else {
+        Issue.record("\(answer)")
+        continue
+      }
+      gateway.sent[place][lane] = last
+      hub.note(events, of: one, gateway)
     }
   }
 }
