@@ -270,7 +270,12 @@ extension HubStore {
         guard let copy = copies[one], try gateway.restore() else { continue }
         for place in all.indices { all[place].ids[one] = place < copy.ids.count ? copy.ids[place] : 0 }
         for place in sent.indices where sent[place].one == one {
-          if place < copy.sent.count { sent[place] = copy.sent[place] } else { sent[place].isLost = true }
+          // Nor does the gateway know any more that it has deleted it.
+          if place < copy.sent.count {
+            sent[place] = copy.sent[place]
+          } else {
+            (sent[place].isDeleted, sent[place].isLost) = (false, true)
+          }
         }
       default:
         guard let had = try hubs[hub].restore() else { continue }
