@@ -235,13 +235,32 @@ public final class Store {
         """)
       try database.addTextFunction("spaced") { SearchWords.spaced($0) }
       try database.migrate(Schema.migrations)
-      try database.execute("PRAGMA max_page_count = \(max(64, settings.maxSize / pageSize))")
+      try database.execute("PRAGMA max_page_count = \(mostPages(settings))")
       try database.execute("PRAGMA busy_timeout = 0")
       return database
     } catch {
       guard error.kind == .busy else { throw StoreError(error) }
       throw .locked(by: FileHolder.name(of: settings.location))
     }
+  }
+
+  private static func mostPages(_ settings: Settings) -> Int64 { max(64, settings.maxSize / pageSize) }
+
+  /// Pages beyond `maxSize` for work that deletes more than it writes, but writes first: 1 MiB. Without them a full database would stay full.
+  private static let sparePages: Int64 = (1 << 20) / pageSize
+
+  func withSparePages<Result>(_ work: () throws(SQLiteError) -> Result) throws(SQLiteError) -> Result {
+    func limit(_ pages: Int64) throws(SQLiteError) { try database.execute("PRAGMA max_page_count = \(pages)") }
+    let most = Self.mostPages(settings)
+    try limit(most + Self.sparePages)
+    let result: Result
+    do throws(SQLiteError) { result = try work() } catch {
+      try limit(most)
+      throw error
+    }
+    // What is larger now keeps its size, and reuses the pages that have become free.
+    try limit(most)
+    return result
   }
 
   /// Milliseconds.

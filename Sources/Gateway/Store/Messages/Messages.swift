@@ -328,17 +328,19 @@ extension Store {
     // The newest message stays, because the next id follows from it.
     let last = min(newest - max(settings.messagesMax, 1), first + Self.trimStep - 1)
     guard newest > 0, last - first + 1 >= Self.worthTrimming(settings.messagesMax) else { return 0 }
-    try unindexMessages(upTo: last)
-    try journalMessages(upTo: last)
-    try completeWays(of: "SELECT ways FROM messages WHERE id <= ? AND ways IS NOT NULL", .integer(last))
-    try forgetIdentities(upTo: last)
-    // With those of earlier messages, which had stayed.
-    try database.run("DELETE FROM reactions WHERE target >= 1 AND target <= ?", .integer(last))
-    if try deletedPlaces() != nil {
-      let places = "SELECT count(*) FROM messages WHERE id <= ? AND kind = \(Tombstone.word)"
-      try addDeletedPlaces(-(try database.value(places, .integer(last))?.integer ?? 0))
+    return try withSparePages { () throws(SQLiteError) in
+      try unindexMessages(upTo: last)
+      try journalMessages(upTo: last)
+      try completeWays(of: "SELECT ways FROM messages WHERE id <= ? AND ways IS NOT NULL", .integer(last))
+      try forgetIdentities(upTo: last)
+      // With those of earlier messages, which had stayed.
+      try database.run("DELETE FROM reactions WHERE target >= 1 AND target <= ?", .integer(last))
+      if try deletedPlaces() != nil {
+        let places = "SELECT count(*) FROM messages WHERE id <= ? AND kind = \(Tombstone.word)"
+        try addDeletedPlaces(-(try database.value(places, .integer(last))?.integer ?? 0))
+      }
+      return try database.run("DELETE FROM messages WHERE id <= ?", .integer(last))
     }
-    return try database.run("DELETE FROM messages WHERE id <= ?", .integer(last))
   }
 
   /// The columns that `message(_:)` reads, in order.
