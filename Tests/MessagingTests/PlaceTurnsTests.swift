@@ -63,13 +63,18 @@ import Timing
   @Test func `unread texts are counted at once, and told together`() {
     var unread = UnreadTexts()
     let begin = MonotonicTime(seconds: 5000)
-    #expect(unread.add(0xA3, now: begin)?.count == 1)
-    #expect(unread.add(0x17, now: begin + .seconds(60)) == nil)
-    #expect(unread.add(0xA3, now: begin + .seconds(599)) == nil)
-    let news = unread.add(0x02, now: begin + .seconds(600))
+    #expect(unread.add([0xA3], now: begin)?.count == 1)
+    #expect(unread.add([0x17], now: begin + .seconds(60)) == nil)
+    #expect(unread.add([0xA3], now: begin + .seconds(599)) == nil)
+    let news = unread.add([0x02], now: begin + .seconds(600))
     #expect(news?.count == 3 && news?.senders == [0x02, 0x17, 0xA3])
+    #expect(unread.nextNews == nil)
     #expect(unread.count == 4 && unread.senderBytes == ["17", "a3", "02"])
-    for byte in 0..<20 as Range<UInt8> { _ = unread.add(byte, now: begin + .seconds(601)) }
+    for byte in 0..<20 as Range<UInt8> { _ = unread.add([byte], now: begin + .seconds(601)) }
     #expect(unread.senderBytes.count == UnreadTexts.mostSenders)
+    // What is held back is told once it is time, also if nothing more comes.
+    #expect(unread.nextNews == begin + .seconds(1200))
+    #expect(unread.add([], now: begin + .seconds(1200))?.count == 20)
+    #expect(unread.add([], now: begin + .seconds(3000)) == nil && unread.nextNews == nil)
   }
 }

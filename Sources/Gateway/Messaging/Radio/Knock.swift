@@ -66,6 +66,7 @@ public final class Knock {
   /// Texts that are waited for, by the first byte of their senders' keys: since when.
   private var awaited: [UInt8: MonotonicTime] = [:]
   private var ending: LoopTimer?
+  private var telling: LoopTimer?
   /// Anybody can send texts that name others as their senders.
   private var refusals = Ration.hourly
   /// Texts that could not be read are told.
@@ -95,7 +96,12 @@ public final class Knock {
     seen.append(envelope.mac + envelope.cipher)
     let since = loop.now
     // Somebody sends more than the radio can be asked about: that this one was perhaps not read is told all the same.
-    guard tasks.count < Self.mostLooks else { return wait(from: envelope.source, since) }
+    guard tasks.count < Self.mostLooks else {
+      // As `look`: those of the radio's contacts are read, and of nodes that nobody knows there is nothing to tell.
+      let known = store.ifReadable { try store.nodes(withHash: envelope.source, limit: 1) }
+      if let known, !known.hasContact, !known.strangers.isEmpty { wait(from: envelope.source, since) }
+      return
+    }
     tasks.begin { await self.look(for: envelope.source, since) }
   }
 
@@ -200,15 +206,20 @@ public final class Knock {
   }
 
   private func tellUnread() {
-    for (hash, since) in awaited where loop.now - since >= Self.patience {
-      awaited[hash] = nil
-      if !(written[hash].map { $0 >= since } ?? false) { wasUnread(hash) }
-    }
+    let over = awaited.filter { loop.now - $0.value >= Self.patience }
+    for hash in over.keys { awaited[hash] = nil }
+    wereUnread(over.filter { hash, since in !(written[hash].map { $0 >= since } ?? false) }.keys.sorted())
     armEnding()
   }
 
-  private func wasUnread(_ hash: UInt8) {
-    guard let news = unread.add(hash, now: loop.now) else { return }
+  /// Without any: those that were held back are told, if it is time.
+  private func wereUnread(_ hashes: [UInt8]) {
+    let news = unread.add(hashes, now: loop.now)
+    if let at = unread.nextNews {
+      telling?.cancel()
+      telling = loop.schedule(at: at) { [weak self] in self?.wereUnread([]) }
+    }
+    guard let news else { return }
     log.warning("\(news) (docs/care.md, \"The contact table\")")
     store.post("texts that could not be read") {
       [moment = synchronizer.now, radio = synchronizer.connection.identity?.info.name.string] store throws(SQLiteError)

@@ -28,18 +28,25 @@ public struct UnreadTexts: Equatable {
   /// The first bytes of their senders' keys, the last one last.
   public private(set) var senders: [UInt8] = []
   private var untold: [UInt8] = []
+  private var untoldCount = 0
   private var toldAt: MonotonicTime?
 
   public init() {}
 
-  mutating func add(_ sender: UInt8, now: MonotonicTime) -> News? {
-    count += 1
-    senders.removeAll { $0 == sender }
-    senders = senders.suffix(Self.mostSenders - 1) + [sender]
-    untold.append(sender)
-    guard toldAt.map({ now - $0 >= Self.pause }) ?? true else { return nil }
-    defer { (untold, toldAt) = ([], now) }
-    return News(count: untold.count, senders: Set(untold).sorted())
+  /// When what is held back can be told; `nil`: there is nothing.
+  var nextNews: MonotonicTime? { untoldCount > 0 ? toldAt.map { $0 + Self.pause } : nil }
+
+  mutating func add(_ more: [UInt8], now: MonotonicTime) -> News? {
+    count += more.count
+    untoldCount += more.count
+    for sender in more {
+      senders.removeAll { $0 == sender }
+      senders = senders.suffix(Self.mostSenders - 1) + [sender]
+      if !untold.contains(sender) { untold.append(sender) }
+    }
+    guard untoldCount > 0, toldAt.map({ now - $0 >= Self.pause }) ?? true else { return nil }
+    defer { (untold, untoldCount, toldAt) = ([], 0, now) }
+    return News(count: untoldCount, senders: untold.sorted())
   }
 
   private static func words(_ senders: [UInt8]) -> [String] { senders.map { Hex.string([$0]) } }
