@@ -121,15 +121,18 @@ extension WholeProgramTests {
 }
 
 @Suite struct SpeakerTests {
-  @Test(arguments: ["me", "Me", "[Public] Boss", "me → Anna", "Boss: pay", "\"me\""])
+  @Test(arguments: [
+    "me", "Me", "[Public] Boss", "me → Anna", "Boss: pay", "\"me\"", "me\u{FE0F}", " me", "me  ✓ (sent)",
+  ])
   func `a name that reads as ours, or as a channel, is told from it`(_ name: String) {
     func row(_ more: (String, JSONValue)...) -> String {
       let all = [("sender_name", JSONValue.string(name)), ("text", .string("I agree  ✓ (sent)"))] + more
       return "\(Show.message(.object(all)))"
     }
-    #expect(row().contains(" \"\(name)\": I agree"), "\(row())")
-    #expect(row(("author_name", .string("Anna"))).contains(" [room \(name)] Anna: I agree"))
-    #expect(Show.speaker("Anna") == "Anna" && Show.speaker("Mel") == "Mel" && Show.speaker("a [b]") == "a [b]")
+    let shown = Show.clean(name)
+    #expect(row().contains(" \"\(shown)\": I agree"), "\(row())")
+    #expect(row(("author_name", .string("Anna"))).contains(" [room \(shown)] Anna: I agree"))
+    for name in ["Anna", "Mel", "me and you"] { #expect(Show.speaker(name) == name) }
   }
 }
 

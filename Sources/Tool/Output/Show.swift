@@ -312,9 +312,11 @@ enum Show {
   /// The name of somebody else before a text. One that reads as ours, or as a channel, stands in quotation marks: everybody chooses the own name.
   static func speaker(_ name: String) -> String {
     let name = clean(name)
+    // Blanks and what is not seen make no difference to who reads it.
+    let seen = name.unicodeScalars.filter { !$0.properties.isWhitespace && !$0.properties.isVariationSelector }
+    let word = String(String.UnicodeScalarView(seen.prefix { $0.properties.isAlphabetic })).lowercased()
     let isDoubtful =
-      name.hasPrefix("[") || name.hasPrefix("\"") || name.contains(": ") || name.hasPrefix("me →")
-      || name.lowercased() == "me"
+      word == "me" || name.contains(": ") || seen.first.map { "[\"".unicodeScalars.contains($0) } ?? false
     return isDoubtful ? "\"\(name)\"" : name
   }
 
