@@ -10,7 +10,7 @@ import Testing
     #expect(Set(AlertRule.byWeight) == Set(AlertRule.allCases))
     let checkout = URL(filePath: #filePath).appending(path: "../../..").standardizedFileURL
     let script = try String(contentsOf: checkout.appending(path: "Sources/Pages/parts/weight.js"), encoding: .utf8)
-    let line = try #require(script.split(separator: "\n").first { $0.hasPrefix("const RULES") })
+    let line = try #require(script.split(separator: "\n").first { $0.hasPrefix("export const RULES") })
     #expect(line.matches(of: /"([a-z_]+)"/).map { String($0.1) } == AlertRule.byWeight.map(\.rawValue))
   }
 }

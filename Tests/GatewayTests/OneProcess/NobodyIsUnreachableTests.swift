@@ -122,7 +122,7 @@ import Timing
   /// Adds nodes to the store, and not to the radio, whose keys begin with this byte.
   private func strangers(_ count: Int, _ hash: UInt8, _ rig: Rig) throws -> [String] {
     try (1...count).map { number in
-      let name = "stranger-\(number)"
+      let name = "stranger-\(number)-\(hash)"
       let key = String(format: "%02x", hash) + String(repeating: String(format: "%02x", number), count: 31)
       #expect(try rig.post("/v1/contacts/add", #"{"key":"\#(key)","name":"\#(name)"}"#).status == 200)
       try remove(name, rig)
