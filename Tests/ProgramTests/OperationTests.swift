@@ -99,16 +99,16 @@ extension WholeProgramTests {
       #expect(post("bulk", 21).hasPrefix("400"))
       #expect(
         position("e")
-          == #""epoch":"e","acknowledged":20,"lanes":{"messages":24,"nodes":20},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1"}"#
+          == #""epoch":"e","acknowledged":20,"lanes":{"messages":24,"nodes":20},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1","deletes":true}"#
       )
       #expect(
         position("f")
-          == #""epoch":"f","lanes":{},"others":{"e":24},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1"}"#
+          == #""epoch":"f","lanes":{},"others":{"e":24},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1","deletes":true}"#
       )
       #expect(post(nil, 22) == #"200 {"acknowledged":22}"#)
       #expect(
         position("e")
-          == #""epoch":"e","acknowledged":22,"lanes":{"messages":24,"nodes":22,"packets":22},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1"}"#
+          == #""epoch":"e","acknowledged":22,"lanes":{"messages":24,"nodes":22,"packets":22},"linked":false,"gzip":true,"deflate":"meshpost-dictionary-1","deletes":true}"#
       )
       let gateways = try JSONValue(parsing: #require(rig.askHub("GET", "/v1/gateways")).body)["gateways"]?.array
       #expect(gateways?.first?["acknowledged"]?.integer == 22)
