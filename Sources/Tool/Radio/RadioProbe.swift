@@ -41,11 +41,19 @@ enum Probing {
     }
   }
 
-  /// The radio that this machine's gateway is using.
+  /// The radio that this machine's gateway is using. One that has just begun has a device open already, and knows a moment
+  /// later whether a radio is there.
   static func radioInUse() -> Found? {
     let row = Shape.LinkState()
     let client = Connection.here().map { ControlClient($0) }
-    guard let radio = client?.quietly("/v1/status")?[Shape.Status().radio], radio[row.state] == "up",
+    func radio() -> JSONValue? { client?.quietly("/v1/status")?[Shape.Status().radio] }
+    var seen = radio()
+    for _ in 0..<20 where ["connecting", "handshaking"].contains(seen?[row.state] ?? "") {
+      guard !SerialDevices.all().isEmpty else { break }
+      usleep(300_000)
+      seen = radio()
+    }
+    guard let radio = seen, radio[row.state] == "up",
       // `try?`: a link that cannot be parsed is not serial.
       let link = try? LinkAddress(parsing: radio[row.link] ?? ""), case .serial(let location, _) = link,
       let identity = radio[row.identity], let name = identity["name"]?.string, let key = identity["key"]?.string
