@@ -70,6 +70,16 @@ class Program:
             time.sleep(0.02)
         raise AssertionError(f"no line with {text}: {self.lines[-10:]}")
 
+    def count(self, text):
+        return sum(text in line for line in self.lines)
+
+    def lines_with(self, text, count, limit=PATIENCE):
+        """Waits for so many lines in all: earlier ones of the same words are not the awaited ones."""
+        end = time.monotonic() + limit
+        while self.count(text) < count:
+            assert self.process.poll() is None and time.monotonic() < end, f"{self.count(text)} of {count} lines with {text}: {self.lines[-10:]}"
+            time.sleep(0.02)
+
     def stats(self, radio):
         before = len(self.lines)
         self.tell(f"stats {radio}")
@@ -223,12 +233,13 @@ def kills(rig):
     total = options.kills * 60
     _, before = rig.everything_is_there()
     handed = rig.radio.stats("r0")["handed_over"]
+    injected = rig.radio.count('"injected"')
     rig.radio.tell(f"inject r0 30 {total}")
     for _ in range(options.kills):
         time.sleep(chance.uniform(0.3, 1.5))
         rig.machine.do("systemctl kill -s KILL meshpost")
         rig.machine.until("it to be back", lambda: rig.machine.run("systemctl is-active --quiet meshpost")[0] == 0)
-    rig.radio.line('"injected"')
+    rig.radio.lines_with('"injected"', injected + 1)
     now, stored = rig.everything_is_there()
     say(f"kills: {options.kills}, handed over {now - handed}, stored {stored - before}")
     assert now - handed == total == stored - before, "messages are missing"
@@ -254,8 +265,9 @@ def watchdog(rig):
 
 def memory(rig):
     """the limit is respected, and a hook that wants too much does not take the gateway with it"""
+    injected = rig.radio.count('"injected"')
     rig.radio.tell("inject r0 0 3000")
-    rig.radio.line('"injected"')
+    rig.radio.lines_with('"injected"', injected + 1)
     rig.everything_is_there()
     group = "/sys/fs/cgroup/system.slice/meshpost.service"
     peak = int(rig.machine.run(f"cat {group}/memory.peak")[1] or 0)
@@ -373,6 +385,7 @@ def cuts(rig):
     chance = random.Random(options.seed)
     machine = rig.machine
     handed_before, stored_before = rig.everything_is_there()
+    injected = rig.radio.count('"injected"')
     forgotten = kept = 0
     fsck = []
     for cut in range(options.cuts):
@@ -386,7 +399,7 @@ def cuts(rig):
         if cut % 5 == 4:
             say(f"cut {cut + 1}: up again")
         fsck.append(machine.run("journalctl -b --no-pager | grep -ci 'ext4.*error'")[1].strip())
-    rig.radio.line('"injected"')
+    rig.radio.lines_with('"injected"', injected + options.cuts)
     handed, stored = rig.everything_is_there()
     handed, stored = handed - handed_before, stored - stored_before
     status = rig.status()
@@ -440,11 +453,12 @@ def upgrade(rig):
     assert len(versions) >= 2, f"two versions are wanted, there are {versions}"
     machine.do(f"dpkg -i /share/{versions[0]}")
     rig.wait_for_radio()
+    injected = rig.radio.count('"injected"')
     rig.radio.tell("inject r0 20 200")
     old = machine.do("meshpostd --version")
     machine.do(f"dpkg -i /share/{versions[-1]}")
     rig.wait_for_radio()
-    rig.radio.line('"injected"')
+    rig.radio.lines_with('"injected"', injected + 1)
     now, there = rig.everything_is_there()
     assert now - handed == there - stored, f"{now - handed} handed over during the upgrade, {there - stored} stored"
     machine.do("sha256sum -c --quiet /root/sum")
