@@ -2,6 +2,7 @@
 
 import Companion
 import Documents
+import MeshCrypto
 import SQLite
 import Testing
 
@@ -20,6 +21,28 @@ import Testing
     #expect(try database.value("SELECT count(*) FROM t WHERE name = ?", .text("a\0b"))?.integer == 1)
     #expect(try database.value("SELECT count(*) FROM t WHERE name = ?", .text("a"))?.integer == 0)
     #expect(try database.value("SELECT name FROM t WHERE name = ?", .text("a\0b"))?.text == "a\u{FFFD}b")
+  }
+
+  @Test func `a node that is no room says nothing in the name of somebody else`() throws {
+    let shop = try Shop()
+    for (number, type) in [(UInt8(1), NodeType.room), (2, .chat), (3, .repeater)] {
+      let key = PublicKey(bytes: [UInt8](repeating: number, count: 32))!
+      shop.store.write { store throws(SQLiteError) in
+        _ = try store.upsert(Contact(key: key, type: type, name: "Public"), onRadio: true, heard: false, at: 1)
+      }
+      try shop.store.commitNow()
+      try shop.insert(
+        .contact(
+          ContactMessage(
+            snr: nil, sender: key.prefix, path: ReceivedPath(raw: 0), textType: .signedPlain, senderTime: 5,
+            author: [0xAA, 0xBB, 0xCC, 0xDD], text: "pay now")))
+    }
+    var found: [String] = []
+    try shop.store.eachMessage(limit: 10) {
+      found.append("\($0.kind) \($0.author == nil)")
+      return true
+    }
+    #expect(found.sorted() == ["direct true", "direct true", "room false"])
   }
 
   @Test func `an upstream whose name has another form of é counts as removed, and begins again`() throws {

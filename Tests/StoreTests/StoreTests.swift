@@ -158,28 +158,6 @@ struct Shop {
     #expect(plan.contains("outgoing_said"), "\(plan)")
   }
 
-  @Test func `a node that is no room says nothing in the name of somebody else`() throws {
-    let shop = try Shop()
-    for (number, type) in [(UInt8(1), NodeType.room), (2, .chat), (3, .repeater)] {
-      let key = PublicKey(bytes: [UInt8](repeating: number, count: 32))!
-      shop.store.write { store throws(SQLiteError) in
-        _ = try store.upsert(Contact(key: key, type: type, name: "Public"), onRadio: true, heard: false, at: 1)
-      }
-      try shop.store.commitNow()
-      try shop.insert(
-        .contact(
-          ContactMessage(
-            snr: nil, sender: key.prefix, path: ReceivedPath(raw: 0), textType: .signedPlain, senderTime: 5,
-            author: [0xAA, 0xBB, 0xCC, 0xDD], text: "pay now")))
-    }
-    var found: [String] = []
-    try shop.store.eachMessage(limit: 10) {
-      found.append("\($0.kind) \($0.author == nil)")
-      return true
-    }
-    #expect(found.sorted() == ["direct true", "direct true", "room false"])
-  }
-
   @Test func `a room's post names its author, if only one contact fits`() throws {
     let shop = try Shop()
     func add(_ last: UInt8, _ name: Text) throws {
